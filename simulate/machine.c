@@ -208,6 +208,11 @@ uint32_t plait_hardware_level(const struct plait_hardware *h, uint32_t a, uint32
     return k;
 }
 
+uint32_t plait_hardware_processor(const struct plait_hardware *h, uint32_t rank)
+{
+    return h->nresource + (uint32_t)place_of(h, rank);
+}
+
 uint32_t plait_hardware_speed(const struct plait_hardware *h, uint32_t rank)
 {
     const struct plait_machine *m = h->machine;
@@ -276,6 +281,8 @@ void plait_machine_resource(const struct plait_machine *m, uint32_t resource, ch
 
     number_resources(&h, m);
     snprintf(out, room, "%s", "");
+    if (is_in(resource, h.nresource, all, &i))
+        snprintf(out, room, "rank %" PRIu32 ", processor", i);
     for (uint32_t k = 0; k < m->nlevel; k++) {
         const uint64_t nunit = all / h.ranks_in[k];
         if (is_in(resource, h.links[k], 2 * nunit * m->level[k].children, &i))

@@ -51,6 +51,9 @@ uint32_t plait_hardware_unit(const struct plait_hardware *h, uint32_t rank, uint
 /* The level of the smallest unit that contains both ranks. */
 uint32_t plait_hardware_level(const struct plait_hardware *h, uint32_t a, uint32_t b);
 
+/* The number of a rank's own processor, after the shared resources. */
+uint32_t plait_hardware_processor(const struct plait_hardware *h, uint32_t rank);
+
 /* In percent of the usual one, the speed of a rank's processor. */
 uint32_t plait_hardware_speed(const struct plait_hardware *h, uint32_t rank);
 

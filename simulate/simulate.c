@@ -274,18 +274,23 @@ static enum plait_status select_algorithm(struct simulation *s, const char *spec
     return plait_select(shape, s->count, type, &wish, out);
 }
 
+static void may_be_busiest(uint64_t time, uint32_t resource, struct plait_prediction *out)
+{
+    if (time == 0 || time < out->bound || (time == out->bound && resource > out->busiest_resource))
+        return;
+    out->bound = time;
+    out->busiest_resource = resource;
+}
+
 /* The busiest resource, and how long it is busy at least. */
 static void find_bound(const struct simulation *s, struct plait_prediction *out)
 {
     for (uint32_t i = 0; i < s->classes.nresource; i++) {
         const struct plait_resource *r = &s->resources[i];
-        const uint64_t time = (uint64_t)(r->used * PLAIT_PS_PER_S / r->capacity);
-        if (time < out->bound || time == 0)
-            continue;
-        if (time > out->bound || s->classes.first[i] < out->busiest_resource)
-            out->busiest_resource = s->classes.first[i];
-        out->bound = time;
+        may_be_busiest((uint64_t)(r->used * PLAIT_PS_PER_S / r->capacity), s->classes.first[i], out);
     }
+    for (uint32_t r = 0; r < s->hardware.nrank; r++)
+        may_be_busiest(s->members[s->classes.of[r]].busy, plait_hardware_processor(&s->hardware, r), out);
     if (out->bound > 0)
         plait_machine_resource(s->hardware.machine, out->busiest_resource, out->busiest, sizeof out->busiest);
 }

@@ -72,9 +72,10 @@ struct member {
     uint64_t next, done;      /* slices begun and done */
     struct job *jobs;         /* [room] a ring: job[first % room] runs, if `runs`; the others wait */
     uint32_t first, end, room;
-    bool runs, listed;   /* listed: in simulation.waiting */
-    uint64_t begun;      /* when the running job began */
-    struct job *blocked; /* SENDs that wait for room in the window */
+    bool runs, listed;    /* listed: in simulation.waiting */
+    uint64_t begun, busy; /* when the running job began; what all jobs take at least */
+    struct moment freed;  /* when the last job ended */
+    struct job *blocked;  /* SENDs that wait for room in the window */
     uint32_t nblocked;
     size_t blocked_room;
 };

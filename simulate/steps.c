@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A rank's processor does one thing at a time: its steps queue for it in the order in which they become ready. Every
- * step carries the longest path to it.
+ * step carries the longest path to it. A step that waits for the processor continues the path of the step before it
+ * there.
  */
 #include "simulation.h"
 
@@ -62,8 +63,10 @@ void plait_sim_run_next(struct simulation *s, struct member *k)
         return;
     const uint64_t work = work_of(s, k, &k->jobs[k->first % k->room], &speed, &touched),
                    what = event_of(TASK_ENDS, (uint32_t)(k - s->members), 0, 0);
+    const uint64_t least = speed > 0 ? plait_share_duration(work, speed) : 0;
     k->runs = true;
     k->begun = s->now;
+    k->busy += least;
     for (uint32_t i = touched > 0 ? 0 : k->own.nmemory; speed > 0 && i < k->own.n; i++) {
         const uint64_t each = i < k->own.nmemory ? touched : PLAIT_PROCESSOR / speed;
         uses[n++] = (struct plait_use){ k->own.use[i].resource, k->own.use[i].weight * each };
@@ -71,7 +74,7 @@ void plait_sim_run_next(struct simulation *s, struct member *k)
     if (n > 0 && work > 0)
         plait_sim_begin(s, uses, n, speed, work, what);
     else
-        plait_sim_timer(s, speed > 0 ? plait_share_duration(work, speed) : 0, what);
+        plait_sim_timer(s, least, what);
 }
 
 static bool is_before(const struct member *k, const struct job *a, const struct job *b)
@@ -158,11 +161,9 @@ void plait_sim_end_task(struct simulation *s, struct member *k)
 {
     const struct job j = k->jobs[k->first++ % k->room];
     const struct plait_instr *in = &k->prog->instrs[j.step];
-    struct moment at = j.ready;
+    struct moment at = later(j.ready, k->freed);
 
-    at.path.waiting += k->begun - j.ready.time;
-    at.time = k->begun;
-    at = j.task == SENDING || j.task == TAKING ? SINCE(s, at, latency) : SINCE(s, at, compute);
+    k->freed = at = j.task == SENDING || j.task == TAKING ? SINCE(s, at, latency) : SINCE(s, at, compute);
     k->runs = false;
     if (!k->listed)
         s->waiting[s->nwaiting++] = (uint32_t)(k - s->members);

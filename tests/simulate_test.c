@@ -178,6 +178,32 @@ static void small_messages_do_not_wait_for_the_receiver(void **state)
     }
 }
 
+/* One rank copies eight slices; each of four copies a block and reads three. Nobody waits for another rank. */
+static void a_processor_may_be_the_bottleneck(void **state)
+{
+    struct plait_machine m = { .nlevel = 1, .copy = 1000000000, .cache = 1 << 17 };
+    char name[64];
+
+    (void)state;
+    m.level[0] = (struct plait_level){ "host", 4, 0, 1000000000, 500, 0, 0, 0, 0 };
+    struct plait_prediction p = simulate(&m, "direct", PLAIT_BROADCAST, 1, 8 << 16);
+    assert_true(p.slices == 8 && p.time == (8 << 16) * NS && p.bound == p.time && p.path.compute == p.time);
+    assert_string_equal(p.busiest, "rank 0, processor");
+    p = simulate(&m, "direct", PLAIT_ALLTOALL, 4, 1000);
+    assert_true(p.time == 4500 * NS && p.bound == 4000 * NS && p.path.compute == 4000 * NS);
+    assert_string_equal(p.busiest, "rank 0, processor");
+    m.nslow = 1;
+    m.slow[0] = (struct plait_slow){ .rank = true, .child = 2, .percent = 50 };
+    p = simulate(&m, "direct", PLAIT_ALLTOALL, 4, 1000);
+    assert_true(p.time == 8500 * NS && p.bound == 8000 * NS);
+    assert_string_equal(p.busiest, "rank 2, processor");
+    assert_int_equal(p.busiest_resource, plait_machine_resources(&m) + 2);
+    plait_machine_resource(&m, p.busiest_resource, name, sizeof name);
+    assert_string_equal(name, p.busiest);
+    plait_machine_resource(&m, plait_machine_resources(&m) + 4, name, sizeof name);
+    assert_string_equal(name, "");
+}
+
 /* ---- Properties of all algorithms --------------------------------------------------------------------- */
 
 /* Hosts of two ranks with shared memory, racks of two hosts, and fewer processors than ranks. */
@@ -547,6 +573,7 @@ int main(void)
         cmocka_unit_test(times_are_their_formulas),
         cmocka_unit_test(times_are_as_worked_out_by_hand),
         cmocka_unit_test(small_messages_do_not_wait_for_the_receiver),
+        cmocka_unit_test(a_processor_may_be_the_bottleneck),
         cmocka_unit_test(parts_of_the_longest_path_add_up),
         cmocka_unit_test(twice_the_rates_halve_the_time),
         cmocka_unit_test(equal_ranks_are_simulated_once_with_the_same_result),

@@ -113,8 +113,8 @@ static void write_path(FILE *f, const struct plait_prediction *p)
           "it" },
         { p->path.compute, "copies and reductions",
           "an algorithm that spreads reductions over more ranks shortens it, and so does faster memory" },
-        { p->path.waiting, "waiting for a processor, or for room in the window of a pair of ranks",
-          "more processors for the ranks shorten it, and so does an algorithm with fewer steps on each rank" },
+        { p->path.waiting, "waiting for room in the window of a pair of ranks, or for an earlier slice",
+          "an algorithm with fewer messages between each pair of ranks shortens it, and so does less latency" },
     };
     size_t most = 0;
 

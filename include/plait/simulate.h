@@ -75,8 +75,8 @@ struct plait_machine {
 struct plait_path {
     uint64_t latency; /* of messages, and their overhead on processors */
     uint64_t transfer;
-    uint64_t compute; /* copies and reductions */
-    uint64_t waiting; /* for a processor that is busy with another step, or for room in the window */
+    uint64_t compute; /* copies and reductions, also those for which a step waits until its processor is free */
+    uint64_t waiting; /* for room in the window of a pair of ranks, or for an earlier slice */
 };
 
 struct plait_prediction {
@@ -146,10 +146,10 @@ PLAIT_API enum plait_status plait_machine_change(struct plait_machine *machine, 
 /** The ranks for which the machine has room. */
 PLAIT_API uint64_t plait_machine_ranks(const struct plait_machine *machine);
 
-/** Resources of the machine: links, memory, processors. */
+/** Resources that ranks share: links, memory, processors. Behind them in number is each rank's own processor. */
 PLAIT_API uint32_t plait_machine_resources(const struct plait_machine *machine);
 
-/** The name of a resource: "rack 3, up". "" above their number. */
+/** The name of a resource: "rack 3, up"; "rank 5, processor". "" above their number. */
 PLAIT_API void plait_machine_resource(const struct plait_machine *machine, uint32_t resource, char *out, size_t room);
 
 /**
