@@ -2,6 +2,8 @@
 /* Candidates on one machine, and the predictions that were made so far. */
 #include "forecast.h"
 
+#include "machine.h"
+
 #include "base/status.h"
 #include "plan/plan_check.h"
 
@@ -23,6 +25,8 @@ struct plait_forecast {
     struct plait_machine machine;
     struct plait_shape shape;
     uint32_t *place, *node; /* [shape.nrank] or NULL */
+    uint32_t *level;        /* [shape.nlevel * shape.nrank] or NULL */
+    uint32_t *found;        /* nodes and levels, if the caller gave none */
     char (*spec)[PLAIT_MAX_SPEC];
     uint32_t ncandidate;
     struct known *known;
@@ -31,7 +35,7 @@ struct plait_forecast {
 
 /* ---- Creation ------------------------------------------------------------------------------------------- */
 
-static uint32_t *copy_of(const uint32_t *from, uint32_t n, bool *ok)
+static uint32_t *copy_of(const uint32_t *from, size_t n, bool *ok)
 {
     uint32_t *to = from != NULL ? malloc(n * sizeof *to) : NULL;
 
@@ -41,20 +45,16 @@ static uint32_t *copy_of(const uint32_t *from, uint32_t n, bool *ok)
     return to;
 }
 
-/* Nodes as plait_simulate() finds them: without them no hierarchical algorithm fits. */
-static bool find_nodes(struct plait_forecast *f)
+/* Nodes and levels as plait_simulate() finds them: without them no hierarchical algorithm fits. */
+static enum plait_status find_nodes(struct plait_forecast *f)
 {
-    const struct plait_machine *m = &f->machine;
-    uint64_t each = m->level[0].children;
+    struct plait_hardware h;
+    enum plait_status status = plait_hardware_create(&h, &f->machine, f->shape.nrank, f->place);
 
-    if (f->node != NULL || m->nlevel == 1)
-        return true;
-    for (uint32_t k = 1; k < m->nlevel && m->level[k].links == 0; k++)
-        each *= m->level[k].children;
-    f->node = malloc(f->shape.nrank * sizeof *f->node);
-    for (uint32_t r = 0; f->node != NULL && r < f->shape.nrank; r++)
-        f->node[r] = (uint32_t)((f->place != NULL ? f->place[r] : r) / each);
-    return f->node != NULL;
+    if (status == PLAIT_OK)
+        status = plait_hardware_shape(&h, &f->shape, &f->found);
+    plait_hardware_destroy(&h);
+    return status;
 }
 
 /* Add a candidate that the caller named, or one of all, which need not fit. */
@@ -99,12 +99,14 @@ static enum plait_status fill(struct plait_forecast *f, const struct plait_forec
     f->machine = *o->machine;
     f->shape = o->shape;
     f->place = copy_of(o->place, o->shape.nrank, &ok);
-    f->node = copy_of(o->shape.node, o->shape.nrank, &ok);
+    f->shape.node = f->node = copy_of(o->shape.node, o->shape.nrank, &ok);
+    f->shape.level = f->level =
+        copy_of(o->shape.nlevel > 0 ? o->shape.level : NULL, (size_t)o->shape.nlevel * o->shape.nrank, &ok);
     f->spec = calloc(MOST_CANDIDATES, sizeof *f->spec);
-    if (!ok || f->spec == NULL || !find_nodes(f))
+    if (!ok || f->spec == NULL)
         return no_memory(f);
-    f->shape.node = f->node;
-    return add_all(f, o->algorithms);
+    const enum plait_status status = find_nodes(f);
+    return status == PLAIT_OK ? add_all(f, o->algorithms) : status;
 }
 
 enum plait_status plait_forecast_create(const struct plait_forecast_options *options, struct plait_forecast **out)
@@ -133,6 +135,8 @@ void plait_forecast_destroy(struct plait_forecast *f)
         return;
     free(f->place);
     free(f->node);
+    free(f->level);
+    free(f->found);
     free(f->spec);
     free(f->known);
     free(f);

@@ -48,6 +48,12 @@ void plait_hardware_destroy(struct plait_hardware *h);
 /* The unit of a level, counted over the machine, that contains this rank. */
 uint32_t plait_hardware_unit(const struct plait_hardware *h, uint32_t rank, uint32_t level);
 
+/*
+ * Give a shape without nodes and levels those of the machine, where levels are as in a communicator: smaller than the
+ * machine, larger than a rank. *memory: free it after the shape, also after an error.
+ */
+enum plait_status plait_hardware_shape(const struct plait_hardware *h, struct plait_shape *shape, uint32_t **memory);
+
 /* The level of the smallest unit that contains both ranks. */
 uint32_t plait_hardware_level(const struct plait_hardware *h, uint32_t a, uint32_t b);
 

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -237,21 +238,6 @@ static enum plait_status make_members(struct simulation *s)
     return PLAIT_OK;
 }
 
-/* The nodes of the ranks. */
-static enum plait_status find_nodes(struct simulation *s, struct plait_shape *shape)
-{
-    const uint32_t n = s->hardware.nrank;
-    uint32_t *node;
-
-    if (shape->node != NULL || s->hardware.node + 1 == s->hardware.machine->nlevel)
-        return PLAIT_OK;
-    node = plait_scratch(&s->arrays, n, sizeof *node);
-    for (uint32_t r = 0; node != NULL && r < n; r++)
-        node[r] = plait_hardware_unit(&s->hardware, r, s->hardware.node);
-    shape->node = node;
-    return node != NULL ? PLAIT_OK : no_memory(s);
-}
-
 static bool is_crowded(const struct plait_hardware *h)
 {
     for (uint32_t k = 0; k < h->machine->nlevel; k++)
@@ -299,7 +285,7 @@ static enum plait_status simulate(struct simulation *s, const char *spec, struct
                                   enum plait_dtype type)
 {
     struct plait_selection c;
-    enum plait_status status = find_nodes(s, shape);
+    enum plait_status status = plait_hardware_shape(&s->hardware, shape, &s->nodes);
 
     if (status == PLAIT_OK)
         status = select_algorithm(s, spec, shape, type, &c);
@@ -333,6 +319,7 @@ static void destroy(struct simulation *s)
     free(s->timers);
     plait_share_destroy(s->share);
     plait_scratch_free(&s->arrays);
+    free(s->nodes);
     plait_classes_destroy(&s->classes);
     plait_programs_destroy(&s->programs);
     plait_hardware_destroy(&s->hardware);

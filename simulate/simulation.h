@@ -91,6 +91,7 @@ struct simulation {
     struct plait_resource *resources; /* [classes.nresource] */
     struct plait_share *share;
     struct plait_scratch arrays;
+    uint32_t *nodes; /* and levels, of the shape */
     const struct plait_sim_options *options;
     struct member *members; /* [nmember] */
     uint32_t nmember, nslot;

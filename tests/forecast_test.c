@@ -181,6 +181,25 @@ static void the_fastest_is_the_fastest(void **state)
     plait_forecast_destroy(f);
 }
 
+static void hierarchies_are_candidates_where_the_machine_has_levels(void **state)
+{
+    struct plait_machine m = star(1000000000, 5000);
+
+    (void)state;
+    m.level[0].children = 2;
+    m.level[0].links = 0;
+    m.level[1] = (struct plait_level){ .name = "host", .children = 2, .bandwidth = 1000000000, .latency = 500 };
+    for (m.nlevel = 1; m.nlevel <= 2; m.nlevel++) {
+        struct plait_forecast *f = forecast_of(&m, 2 * m.nlevel, NULL);
+        bool there = false;
+        const char *name;
+        for (uint32_t k = 0; (name = plait_forecast_algorithm(f, k)) != NULL; k++)
+            there |= strcmp(name, "hierarchy") == 0;
+        assert_int_equal(there, m.nlevel == 2);
+        plait_forecast_destroy(f);
+    }
+}
+
 static void ready_times_are_flops_by_rate(void **state)
 {
     static const uint64_t forward[3] = { 10, 20, 30 }, backward[3] = { 10, 40, 60 };
@@ -230,6 +249,7 @@ int main(void)
         cmocka_unit_test(twice_the_rates_halve_the_step),
         cmocka_unit_test(a_slow_rank_computes_slowly),
         cmocka_unit_test(the_fastest_is_the_fastest),
+        cmocka_unit_test(hierarchies_are_candidates_where_the_machine_has_levels),
         cmocka_unit_test(ready_times_are_flops_by_rate),
         cmocka_unit_test(mistakes_are_named),
     };

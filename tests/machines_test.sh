@@ -185,7 +185,7 @@ errors_of_machines_without_levels() {
         : >"$room/bad.json" && says 1 'bad.json, line 1: ' "$info" --topology --machine "$room/bad.json"
 }
 errors_of_other_sources() {
-    says 1 "9 ranks, but machine 'four hosts' has room for 8" "$plan" simulate ring --machine "$room/m.json" --ranks 9 &&
+    says 2 "9 ranks, but machine 'four hosts' has room for 8" "$plan" simulate ring --machine "$room/m.json" --ranks 9 &&
         says 2 "there is no machine 'nowhere'; it must be this-host, a machine that comes" "$plan" simulate --machine nowhere &&
         echo '<html><body/></html>' >"$room/bad.xml" &&
         says 1 'bad.xml: it is XML, but neither hwloc.s nor NCCL.s: it has no <topology> and no <system>' "$info" --topology --machine "$room/bad.xml" &&

@@ -204,6 +204,32 @@ static void a_processor_may_be_the_bottleneck(void **state)
     assert_string_equal(name, "");
 }
 
+/* Caches and packages of one host; racks, hosts and caches. A level that divides nothing is none. */
+static void levels_of_the_machine_are_those_of_the_shape(void **state)
+{
+    static const uint32_t level[] = { 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1 };
+    struct plait_machine m = { .nlevel = 4, .copy = 1000000000 };
+
+    (void)state;
+    m.level[0] = (struct plait_level){ "cache", 3, 0, 4000000000, 100, 0, 0, 0, 0 };
+    m.level[1] = (struct plait_level){ "package", 2, 0, 2000000000, 200, 0, 0, 0, 0 };
+    m.level[2] = (struct plait_level){ "board", 1, 0, 1500000000, 300, 0, 0, 0, 0 };
+    m.level[3] = (struct plait_level){ "host", 2, 0, 1000000000, 400, 0, 0, 0, 0 };
+    for (int racks = 0; racks < 2; racks++) {
+        struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 12, .nlevel = 2, .level = level };
+        struct plait_prediction given, p = simulate(&m, "hierarchy", PLAIT_ALLREDUCE, 12, 100000);
+        shape.node = racks ? level : NULL;
+        assert_int_equal(plait_simulate(&m, "hierarchy", &shape, PLAIT_UINT8, 100000, NULL, &given), PLAIT_OK);
+        assert_memory_equal(&p, &given, sizeof p);
+        shape.level = level + 12;
+        shape.nlevel = 1;
+        assert_int_equal(plait_simulate(&m, "hierarchy", &shape, PLAIT_UINT8, 100000, NULL, &given), PLAIT_OK);
+        assert_true(given.time != p.time);
+        for (uint32_t k = 1; k < m.nlevel; k++)
+            m.level[k].links = 1;
+    }
+}
+
 /* ---- Properties of all algorithms --------------------------------------------------------------------- */
 
 /* Hosts of two ranks with shared memory, racks of two hosts, and fewer processors than ranks. */
@@ -574,6 +600,7 @@ int main(void)
         cmocka_unit_test(times_are_as_worked_out_by_hand),
         cmocka_unit_test(small_messages_do_not_wait_for_the_receiver),
         cmocka_unit_test(a_processor_may_be_the_bottleneck),
+        cmocka_unit_test(levels_of_the_machine_are_those_of_the_shape),
         cmocka_unit_test(parts_of_the_longest_path_add_up),
         cmocka_unit_test(twice_the_rates_halve_the_time),
         cmocka_unit_test(equal_ranks_are_simulated_once_with_the_same_result),

@@ -32,7 +32,7 @@ struct plait_forecast;
 
 struct plait_forecast_options {
     const struct plait_machine *machine;
-    struct plait_shape shape;      /* as for plait_simulate(), also its node */
+    struct plait_shape shape;      /* as for plait_simulate(), also its node and level */
     const uint32_t *place;         /* [shape.nrank] each rank's place in the machine; NULL: rank r has place r */
     const char *const *algorithms; /* candidates; NULL ends the list. NULL: all that fit the shape */
 };

@@ -156,8 +156,8 @@ PLAIT_API void plait_machine_resource(const struct plait_machine *machine, uint3
  * Simulate one operation.
  *
  * spec     algorithm, e.g. "torus:4x8"
- * shape    coll, nrank, root and inplace; node NULL: the nodes are the machine's largest units without links, or those
- *          of level 0
+ * shape    coll, nrank, root and inplace. Without node and level: nodes are the machine's largest units without links,
+ *          or those of level 0; levels are its units that have some of the ranks
  * count    elements, as in the collective's function
  * options  NULL: as usual
  * Errors: PLAIT_ERR_ARG (more ranks than the machine has room for, a place twice), PLAIT_ERR_CONFIG (no such algorithm,
