@@ -39,6 +39,12 @@ static enum plait_status check_level(const struct plait_level *l)
     return check_fields(l->name, plait_level_fields, PLAIT_NLEVEL_FIELD, l);
 }
 
+static bool is_same_part(const struct plait_slow *a, const struct plait_slow *b)
+{
+    return a->rank == b->rank && a->child == b->child && (a->rank || a->level == b->level);
+}
+
+/* w: one of the machine's */
 static enum plait_status check_slow(const struct plait_machine *m, const struct plait_slow *w)
 {
     uint64_t n = plait_machine_ranks(m);
@@ -50,7 +56,15 @@ static enum plait_status check_slow(const struct plait_machine *m, const struct 
         status = plait_fail(PLAIT_ERR_ARG, "machine: slow: level %s has no links", m->level[w->level].name);
     for (uint32_t k = 0; status == PLAIT_OK && !w->rank && k < w->level; k++)
         n /= m->level[k].children;
-    return status == PLAIT_OK ? check_number("slow", w->rank ? "rank" : "child", w->child, 0, n - 1) : status;
+    if (status == PLAIT_OK)
+        status = check_number("slow", w->rank ? "rank" : "child", w->child, 0, n - 1);
+    for (const struct plait_slow *other = m->slow; status == PLAIT_OK && other < w; other++)
+        if (is_same_part(other, w))
+            status =
+                plait_fail(PLAIT_ERR_ARG, "machine: slow: %s%s %" PRIu32 " come%s twice; leave out one",
+                           w->rank ? "" : "links of ", w->rank || w->level == 0 ? "rank" : m->level[w->level - 1].name,
+                           w->child, w->rank ? "s" : "");
+    return status;
 }
 
 enum plait_status plait_machine_check(const struct plait_machine *m)

@@ -552,6 +552,28 @@ static void a_change_is_what_its_text_says(void **state)
     assert_int_equal(plait_machine_check(&m), PLAIT_OK);
 }
 
+static void a_slow_part_is_there_once(void **state)
+{
+    static const char *const parts[][2] = { { "rank 3", "slow: rank 3 comes twice" },
+                                            { "host 1", "slow: links of host 1 come twice" },
+                                            { "rank 3 links", "slow: links of rank 3 come twice" } };
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct plait_machine m = star(4, 1000000000, 5000);
+        char changes[64];
+        m.level[m.nlevel++] = (struct plait_level){ "all", 2, 1, 1000000000, 5000, 0, 0, 0, 0 };
+        snprintf(m.level[0].name, sizeof m.level[0].name, "host");
+        snprintf(changes, sizeof changes, "%s=/2,rank 1=/2,rank 1 links=/2,host 0=/2", parts[i][0]);
+        assert_int_equal(plait_machine_change(&m, changes), PLAIT_OK);
+        assert_int_equal(plait_machine_check(&m), PLAIT_OK);
+        snprintf(changes, sizeof changes, "%s=/4", parts[i][0]);
+        assert_int_equal(plait_machine_change(&m, changes), PLAIT_OK);
+        assert_int_equal(plait_machine_check(&m), PLAIT_ERR_ARG);
+        assert_non_null(strstr(plait_last_error(), parts[i][1]));
+    }
+}
+
 static void a_wrong_change_is_named_and_changes_nothing(void **state)
 {
     static const char *const wrong[][2] = {
@@ -612,6 +634,7 @@ int main(void)
         cmocka_unit_test(messages_of_a_later_slice_do_not_overtake_a_window),
         cmocka_unit_test(uses_add_up_to_the_bytes),
         cmocka_unit_test(a_change_is_what_its_text_says),
+        cmocka_unit_test(a_slow_part_is_there_once),
         cmocka_unit_test(a_wrong_change_is_named_and_changes_nothing),
     };
 

@@ -53,7 +53,7 @@ struct plait_level {
     uint64_t memory;     /* bytes per second read and written, by copies and reductions of its ranks; 0: unlimited */
 };
 
-/* A slower part: the links of one unit, or one rank. */
+/* A slower part: the links of one unit, or one rank. Each part is there once. */
 struct plait_slow {
     bool rank;        /* the copies, reductions and overheads of a rank; else links */
     uint32_t level;   /* links: whose children they join */
