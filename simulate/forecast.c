@@ -198,20 +198,24 @@ enum plait_status plait_forecast_fastest(struct plait_forecast *f, enum plait_dt
                                          const char **algorithm, struct plait_prediction *out)
 {
     struct plait_prediction p, best = { 0 };
-    enum plait_status status;
+    enum plait_status status = PLAIT_OK;
+    bool found = false;
 
     if (f == NULL || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_forecast_fastest: %s is NULL", f == NULL ? "forecast" : "out");
     for (uint32_t k = 0; k < f->ncandidate; k++) {
         status = plait_forecast_time(f, k, type, count, &p);
-        if (status != PLAIT_OK)
+        if (status != PLAIT_OK && status != PLAIT_ERR_UNSUPPORTED)
             return status;
-        if (k > 0 && p.time >= best.time)
+        if (status != PLAIT_OK || (found && p.time >= best.time))
             continue;
+        found = true;
         best = p;
         if (algorithm != NULL)
             *algorithm = f->spec[k];
     }
+    if (!found)
+        return status;
     *out = best;
     return PLAIT_OK;
 }

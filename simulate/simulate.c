@@ -3,15 +3,20 @@
 #include "simulation.h"
 
 #include "base/status.h"
+#include "base/system_limits.h"
 #include "engine/select.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define USUAL_CACHE ((size_t)1 << 20)
+
+/* Messages that take a minute or so: of a slice, of all ranks; in flight at once, which share links; of one rank. */
+#define MOST_MESSAGES (1ull << 26)
+#define MOST_AT_ONCE  (1ull << 23)
+#define PAIR_BYTES    32 /* of struct plait_programs, and to make it */
 
 static enum plait_status no_memory(const struct simulation *s)
 {
@@ -214,13 +219,10 @@ static uint64_t memory_of(const struct simulation *s)
 
 static enum plait_status make_members(struct simulation *s)
 {
-    const uint64_t need = memory_of(s),
-                   have = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4 * 3;
+    const enum plait_status status = plait_check_memory(memory_of(s));
 
-    if (need > have)
-        return plait_fail_memory("plait_simulate: %" PRIu32 " ranks would take %" PRIu64
-                                 " MiB, more than three quarters of this host's memory",
-                                 s->hardware.nrank, need >> 20);
+    if (status != PLAIT_OK)
+        return status;
     s->nmember = s->classes.nclass;
     s->members = plait_scratch(&s->arrays, s->nmember, sizeof *s->members);
     s->waiting = plait_scratch(&s->arrays, s->nmember, sizeof *s->waiting);
@@ -236,6 +238,28 @@ static enum plait_status make_members(struct simulation *s)
     if (s->options->use != NULL)
         plait_share_watch(s->share, report_use, s);
     return PLAIT_OK;
+}
+
+/* By the claim, as making the programs takes long, too. */
+static enum plait_status check_size(const struct simulation *s, const struct plait_selection *c,
+                                    const struct plait_shape *shape)
+{
+    const struct plait_claim claim = c->alg->claim(c->alg, shape);
+    const uint64_t moved = claim.sent < claim.received ? claim.sent : claim.received,
+                   each = moved > 0 && moved < claim.rounds ? moved : claim.rounds, all = each * s->hardware.nrank,
+                   at_once = claim.depth > 0 ? all / claim.depth : all;
+
+    if (all > MOST_MESSAGES || at_once > MOST_AT_ONCE)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                          "plait_simulate: %s of %" PRIu32 " ranks sends up to %" PRIu64 " messages, %" PRIu64
+                          " at once; %llu and %llu are the most. Simulate fewer ranks",
+                          c->alg->name, s->hardware.nrank, all, at_once, MOST_MESSAGES, MOST_AT_ONCE);
+    if (each > 0 && s->nslice > MOST_MESSAGES / each)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                          "plait_simulate: %s sends up to %" PRIu64 " messages of each rank in each of %" PRIu64
+                          " slices; %llu in all are the most. Simulate a smaller count",
+                          c->alg->name, each, s->nslice, MOST_MESSAGES);
+    return plait_check_memory(at_once * PAIR_BYTES);
 }
 
 static bool is_crowded(const struct plait_hardware *h)
@@ -296,7 +320,9 @@ static enum plait_status simulate(struct simulation *s, const char *spec, struct
     s->nslot = c.nslice < PLAIT_NSLICE ? (uint32_t)c.nslice : PLAIT_NSLICE;
     s->size = plait_dtype_size(type);
     s->vector = plait_geometry_of(shape->coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR;
-    status = plait_programs_create(&s->programs, &c, shape);
+    status = check_size(s, &c, shape);
+    if (status == PLAIT_OK)
+        status = plait_programs_create(&s->programs, &c, shape);
     if (status == PLAIT_OK)
         status = plait_classes_create(&s->classes, &s->programs, &s->hardware,
                                       s->options->event == NULL && s->options->use == NULL);

@@ -488,6 +488,31 @@ static void messages_of_a_later_slice_do_not_overtake_a_window(void **state)
     assert_true(p.slices >= 8);
 }
 
+/* As many messages of all ranks, at the same time, or in all slices of one rank, would take minutes. */
+static void what_would_take_minutes_is_refused(void **state)
+{
+    static const struct {
+        const char *spec;
+        uint32_t nrank;
+        size_t count;
+        const char *error;
+    } large[] = { { "one-shot", 4096, 1, "sends up to 16773120 messages, 16773120 at once" },
+                  { "two-shot", 16384, 1, "sends up to 536838144 messages, 268419072 at once" },
+                  { "ring", 8, ((size_t)1 << 47) - 1, "14 messages of each rank in each of 268435456 slices" } };
+    struct plait_machine m = star(16384, 1000000000, 5000);
+
+    (void)state;
+    m.cache = 1 << 20;
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = large[i].nrank };
+        struct plait_prediction p;
+        assert_int_equal(plait_simulate(&m, large[i].spec, &shape, PLAIT_UINT8, large[i].count, NULL, &p),
+                         PLAIT_ERR_UNSUPPORTED);
+        if (strstr(plait_last_error(), large[i].error) == NULL)
+            fail_msg("%s", plait_last_error());
+    }
+}
+
 /* ---- Use of links -------------------------------------------------------------------------------------- */
 
 struct used {
@@ -632,6 +657,7 @@ int main(void)
         cmocka_unit_test(the_bound_is_the_claimed_volume),
         cmocka_unit_test(a_slower_link_never_helps),
         cmocka_unit_test(messages_of_a_later_slice_do_not_overtake_a_window),
+        cmocka_unit_test(what_would_take_minutes_is_refused),
         cmocka_unit_test(uses_add_up_to_the_bytes),
         cmocka_unit_test(a_change_is_what_its_text_says),
         cmocka_unit_test(a_slow_part_is_there_once),

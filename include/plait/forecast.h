@@ -57,7 +57,7 @@ PLAIT_API enum plait_status plait_forecast_time(struct plait_forecast *forecast,
                                                 size_t count, struct plait_prediction *out);
 
 /**
- * The fastest candidate; of equally fast ones the first.
+ * The fastest candidate, without those that are too large for plait_simulate(); of equally fast ones the first.
  *
  * algorithm  gets its name, which lives as long as the forecast; NULL is allowed
  * Errors:    plait_simulate()'s

@@ -161,7 +161,8 @@ PLAIT_API void plait_machine_resource(const struct plait_machine *machine, uint3
  * count    elements, as in the collective's function
  * options  NULL: as usual
  * Errors: PLAIT_ERR_ARG (more ranks than the machine has room for, a place twice), PLAIT_ERR_CONFIG (no such algorithm,
- *         or not for this shape), PLAIT_ERR_PLAN, PLAIT_ERR_NOMEM.
+ *         or not for this shape), PLAIT_ERR_UNSUPPORTED (so many messages that it would take minutes), PLAIT_ERR_PLAN,
+ *         PLAIT_ERR_NOMEM.
  * Cost:   memory for the bound plans of all ranks; time for the messages of all slices.
  */
 PLAIT_API enum plait_status plait_simulate(const struct plait_machine *machine, const char *spec,
