@@ -171,7 +171,7 @@ void plait_classes_destroy(struct plait_classes *c)
 
 /* ---- What a class uses -------------------------------------------------------------------------------- */
 
-/* The weights of all members: of the resources that the lowest one uses, `other` uses some. */
+/* Add the weight of another member that uses the same resource. */
 static void add_weights(struct plait_uses_of *u, const struct plait_uses_of *own, const struct plait_uses_of *other)
 {
     for (uint32_t k = 0; k < u->n; k++)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Candidates on one machine, and the predictions that were made so far. */
 #include "forecast.h"
-
 #include "machine.h"
 
 #include "base/status.h"

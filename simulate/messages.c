@@ -137,7 +137,7 @@ void plait_sim_arrive(struct simulation *s, struct member *from, struct pair *p,
         deliver(s, &s->members[p->to], slot, step, later(m->at, s->members[p->to].slots[slot].ready[step]));
 }
 
-/* The place in the window is free for the next message that belongs there. */
+/* Free the slot; blocked SENDs try again. */
 static void free_place(struct simulation *s, struct member *k, const struct pair *p, struct message *m)
 {
     const uint32_t n = k->nblocked;

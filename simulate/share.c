@@ -229,7 +229,7 @@ bool plait_share_end(struct plait_share *s, uint64_t now, uint64_t *what)
 
 /* ---- Speeds ----------------------------------------------------------------------------------------- */
 
-/* Can its activities together take more than it has? Else it couples none of them. */
+/* Can its activities together take more than it has? If it has room for all at full speed, it couples none. */
 static bool is_tight(const struct plait_share *s, uint32_t resource)
 {
     return s->shared[resource].most > s->resources[resource].capacity;
@@ -291,7 +291,7 @@ static void sort_by_most(struct plait_share *s)
         qsort_r(s->found, s->nfound, sizeof *s->found, compare, s->activities);
 }
 
-/* The activity is then not of this search any more. */
+/* Its speed is final in this round. */
 static void set_speed(struct plait_share *s, uint64_t now, uint32_t a, uint64_t speed)
 {
     struct activity *x = &s->activities[a];
@@ -331,7 +331,7 @@ static uint32_t find_tightest(const struct plait_share *s, wide *speed)
     return found;
 }
 
-/* What differs by rounding is equal, so that activities that are alike end together. At least 1, so that all end. */
+/* Speeds within 2^-20 count as equal, so that activities that are alike end together. At least 1, so that all end. */
 static uint64_t rounded(wide speed, uint64_t last)
 {
     const uint64_t v = speed > UINT64_MAX ? UINT64_MAX : (uint64_t)speed;

@@ -2,9 +2,10 @@
 /*
  * Activities that share resources, such as messages on links: max-min fairness, in integers.
  *
- * An activity has an amount of work, a most speed, and uses of resources: at speed v it takes v * weight of a
- * resource's capacity. Speeds are raised together until an activity has its most speed or one of its resources is
- * exhausted. They are computed again when an activity begins or ends, only for the activities that can notice.
+ * An activity has an amount of work, a maximum speed, and uses of resources: at speed v it takes v * weight of a
+ * resource's capacity. Speeds are raised together until an activity has its maximum speed or one of its
+ * resources is exhausted. They are computed again when an activity begins or ends, only for the activities whose share
+ * may change.
  */
 #ifndef PLAIT_SIMULATE_SHARE_H
 #define PLAIT_SIMULATE_SHARE_H

@@ -4,8 +4,8 @@
  * lowest rank of a class and stands for all of it.
  *
  * Events of one time are handled in any order with the same result: a processor takes the jobs that become ready then
- * by slice and step, and of two paths that are equally long the larger one counts. So a simulation of one member for
- * each class gives the result of all ranks.
+ * by slice and step, and of equally long paths one is chosen by a fixed order. So a simulation of one member for each
+ * class gives the result of all ranks.
  */
 #ifndef PLAIT_SIMULATE_SIMULATION_H
 #define PLAIT_SIMULATE_SIMULATION_H

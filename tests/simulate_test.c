@@ -160,8 +160,8 @@ static void times_are_as_worked_out_by_hand(void **state)
 }
 
 /*
- * Eight slices, four in flight. The receiver has room for the fifth when the first has arrived, and so on. Small messages
- * do not wait for that.
+ * Eight slices, four in flight. The receiver has room for the fifth when the first has arrived, and so on. Small
+ * messages do not wait for that.
  */
 static void small_messages_do_not_wait_for_the_receiver(void **state)
 {

@@ -46,7 +46,7 @@ struct plait_level {
     /* Of a message that this unit joins. */
     uint64_t latency;  /* ns from sender to receiver */
     uint64_t overhead; /* ns of the sender's and of the receiver's processor */
-    size_t eager;      /* bytes: a message of at most so many does not wait for the receiver */
+    size_t eager;      /* bytes: the largest message that is sent before the receiver is ready */
 
     /* Of a unit. */
     uint32_t processors; /* 0: as many as ranks */
@@ -65,7 +65,7 @@ struct plait_machine {
     char name[96];
     uint32_t nlevel; /* 1 .. PLAIT_MOST_LEVELS; level[nlevel - 1] has one unit, which contains the others */
     struct plait_level level[PLAIT_MOST_LEVELS]; /* the smallest first; those without links before those with links */
-    uint64_t copy, reduce; /* bytes per second that a rank copies, and adds (operands without the first); 0: no time */
+    uint64_t copy, reduce; /* bytes copied, and bytes added, per second, not counting the first operand; 0: no time */
     size_t cache;          /* bytes of a processor's cache; a slice fills half of it; 0: 1 MiB */
     uint32_t nslow;
     struct plait_slow slow[PLAIT_MOST_SLOW];
