@@ -200,6 +200,29 @@ static void hierarchies_are_candidates_where_the_machine_has_levels(void **state
     }
 }
 
+static void what_is_too_large_to_simulate_is_no_candidate(void **state)
+{
+    struct plait_machine m = star(1000000000, 5000);
+    const char *const names[] = { "one-shot", "binomial", "one-shot", NULL };
+    struct plait_forecast_options o = { .machine = &m,
+                                        .shape = { .coll = PLAIT_ALLREDUCE, .nrank = 4096 },
+                                        .algorithms = names };
+    struct plait_forecast *f;
+    struct plait_prediction p;
+    const char *name = NULL;
+
+    (void)state;
+    m.level[0].children = 4096;
+    assert_int_equal(plait_forecast_create(&o, &f), PLAIT_OK);
+    assert_int_equal(plait_forecast_fastest(f, PLAIT_FLOAT32, 1, &name, &p), PLAIT_OK);
+    assert_string_equal(name, "binomial");
+    plait_forecast_destroy(f);
+    o.algorithms = names + 2;
+    assert_int_equal(plait_forecast_create(&o, &f), PLAIT_OK);
+    assert_int_equal(plait_forecast_fastest(f, PLAIT_FLOAT32, 1, &name, &p), PLAIT_ERR_UNSUPPORTED);
+    plait_forecast_destroy(f);
+}
+
 static void ready_times_are_flops_by_rate(void **state)
 {
     static const uint64_t forward[3] = { 10, 20, 30 }, backward[3] = { 10, 40, 60 };
@@ -250,6 +273,7 @@ int main(void)
         cmocka_unit_test(a_slow_rank_computes_slowly),
         cmocka_unit_test(the_fastest_is_the_fastest),
         cmocka_unit_test(hierarchies_are_candidates_where_the_machine_has_levels),
+        cmocka_unit_test(what_is_too_large_to_simulate_is_no_candidate),
         cmocka_unit_test(ready_times_are_flops_by_rate),
         cmocka_unit_test(mistakes_are_named),
     };
