@@ -31,7 +31,6 @@ static void fill(const struct plait_hardware *h, uint32_t level, uint32_t *out)
 static uint32_t find_levels(const struct plait_hardware *h, bool *seen, uint32_t levels[PLAIT_MAX_LEVELS])
 {
     uint32_t n = 0, above = 1;
-    bool beyond = false; /* other levels than the nodes */
 
     for (uint32_t k = h->machine->nlevel - 1; k-- > 0 && n < PLAIT_MAX_LEVELS;) {
         const uint32_t units = count_units(h, k, seen);
@@ -39,9 +38,8 @@ static uint32_t find_levels(const struct plait_hardware *h, bool *seen, uint32_t
             continue;
         levels[n++] = k;
         above = units;
-        beyond |= k != h->node;
     }
-    return beyond ? n : 0;
+    return n;
 }
 
 enum plait_status plait_hardware_shape(const struct plait_hardware *h, struct plait_shape *shape, uint32_t **memory)

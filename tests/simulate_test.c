@@ -200,6 +200,10 @@ static void a_processor_may_be_the_bottleneck(void **state)
     assert_int_equal(p.busiest_resource, plait_machine_resources(&m) + 2);
     plait_machine_resource(&m, p.busiest_resource, name, sizeof name);
     assert_string_equal(name, p.busiest);
+    const struct plait_shape shape = { .coll = PLAIT_BROADCAST, .nrank = 1 };
+    const struct plait_sim_options o = { .place = (const uint32_t[]){ 3 } };
+    assert_int_equal(plait_simulate(&m, "direct", &shape, PLAIT_UINT8, 1000, &o, &p), PLAIT_OK);
+    assert_string_equal(p.busiest, "rank 3, processor");
     plait_machine_resource(&m, plait_machine_resources(&m) + 4, name, sizeof name);
     assert_string_equal(name, "");
 }
@@ -208,13 +212,14 @@ static void a_processor_may_be_the_bottleneck(void **state)
 static void levels_of_the_machine_are_those_of_the_shape(void **state)
 {
     static const uint32_t level[] = { 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1 };
-    struct plait_machine m = { .nlevel = 4, .copy = 1000000000 };
+    struct plait_machine m = { .nlevel = 7, .copy = 1000000000 };
 
     (void)state;
     m.level[0] = (struct plait_level){ "cache", 3, 0, 4000000000, 100, 0, 0, 0, 0 };
     m.level[1] = (struct plait_level){ "package", 2, 0, 2000000000, 200, 0, 0, 0, 0 };
-    m.level[2] = (struct plait_level){ "board", 1, 0, 1500000000, 300, 0, 0, 0, 0 };
-    m.level[3] = (struct plait_level){ "host", 2, 0, 1000000000, 400, 0, 0, 0, 0 };
+    for (uint32_t k = 2; k < 6; k++)
+        m.level[k] = (struct plait_level){ "board", 1, 0, 1500000000, 300, 0, 0, 0, 0 };
+    m.level[6] = (struct plait_level){ "host", 2, 0, 1000000000, 400, 0, 0, 0, 0 };
     for (int racks = 0; racks < 2; racks++) {
         struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 12, .nlevel = 2, .level = level };
         struct plait_prediction given, p = simulate(&m, "hierarchy", PLAIT_ALLREDUCE, 12, 100000);
@@ -498,6 +503,7 @@ static void what_would_take_minutes_is_refused(void **state)
         const char *error;
     } large[] = { { "one-shot", 4096, 1, "sends up to 16773120 messages, 16773120 at once" },
                   { "two-shot", 16384, 1, "sends up to 536838144 messages, 268419072 at once" },
+                  { "ring", 16384, 1, "sends up to 536838144 messages, 16384 at once" },
                   { "ring", 8, ((size_t)1 << 47) - 1, "14 messages of each rank in each of 268435456 slices" } };
     struct plait_machine m = star(16384, 1000000000, 5000);
 
