@@ -2,8 +2,9 @@
 /*
  * Predictions from a machine's description. <plait/simulate.h> is the manual.
  *
- * machine.c checks a description and finds the resources that a message, a copy or a reduction uses. share.c lets
- * activities share resources. simulate.c, steps.c and messages.c run the bound plans of all ranks over them.
+ * machine.c checks a description and finds the resources that a message, a copy or a reduction uses. levels.c finds the
+ * levels of a shape. share.c lets activities share resources. simulate.c, steps.c and messages.c run the bound plans of
+ * all ranks over them.
  *
  * The room promises: the same inputs give the same results, on every processor. It computes in integers, reads no
  * clock, and measures nothing. A prediction is never below its bound, and the parts of the longest path add up to it.
