@@ -207,6 +207,12 @@ def mistakes_are_one_line():
             (['--sweep', '0-4'], 'must be numbers from 1'), (['--scale', '3000'], 'must be numbers from 1 to'),
             (['--sweep', '4', '--step', 'alexnet'], 'does not go with'),
             (['--sweep', '4', '--trace', 'x'], 'is of one operation'),
+            (['--report', 'x', '--step', 'alexnet'], 'one machine; leave out --step'),
+            (['--report', 'x', '--what-if', 'copy=1'], 'leave out --what-if'),
+            (['--report', 'x', '--sweep', '1K'], 'leave out --sweep'),
+            (['--report', 'x', '--scale', '8'], 'leave out --scale'),
+            (['--report', 'x', '--placement', 'round-robin'], 'leave out --placement'),
+            (['--coll', 'barrier'], '--coll barrier: it runs as an all-reduce of nothing; give --coll allreduce --bytes 0'),
             (['--step', 'alexnet', '--trace', '/no/such/file'], '--trace /no/such/file: No such file')):
         error = run('ring', *arguments, status=2)
         assert text in error and error.count('\n') == 1, (arguments, error)

@@ -204,6 +204,9 @@ errors_of_other_sources() {
         sed '/<object type="Machine"/,/^  <\/object>/d' "$xml/uneven.xml" >"$room/bad.xml" &&
         says 1 'bad.xml: hwloc cannot read it; write it with lstopo' "$info" --topology --machine "$room/bad.xml" &&
         says 1 "hwloc knows no such machine; a description is like" "$info" --topology --machine 'socket:x' &&
+        says 1 "'core:99999999' is too large: a host has at most 8192 processing units" timeout 30 "$info" --topology --machine core:99999999 &&
+        says 1 "'package:128 core:65 pu:1' is too large" timeout 30 "$info" --topology --machine 'package:128 core:65 pu:1' &&
+        says 1 "room for 2097152 ranks; 1048576 are the most" "$info" --topology --machine 'host:1048576 core:2' &&
         says 1 "'rack:2 core:4': racks need hosts" "$info" --topology --machine 'rack:2 core:4' &&
         says 1 'and --hosts say how many hosts' "$info" --topology --machine 'host:2 core:4' --hosts 3 &&
         says 1 'options such as --hosts are for the description of one host' "$info" --topology --machine abci --hosts 3 &&

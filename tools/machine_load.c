@@ -12,6 +12,7 @@
 #define MOST_BYTES (16 << 20) /* of a description */
 #define MOST_TEXT  512        /* of a synthetic one */
 #define MOST_HOSTS (1 << 20)
+#define MOST_UNITS 8192 /* processing units of a host; hwloc needs minutes for many more */
 
 static bool has_wishes(const struct machine_wish *w)
 {
@@ -29,6 +30,16 @@ static bool counts_of(const char *token, const char *word, uint32_t *out)
 
     return strncmp(token, word, n) == 0 && token[n] == ':' && number_begins(token + n + 1, 1, MOST_HOSTS, &end, out) &&
            *end == '\0';
+}
+
+/* Multiply with the number of a token: "core:8", "[numa]", or "8". At most UINT32_MAX. */
+static void multiply(uint64_t *n, const char *token)
+{
+    const char *digits = strchr(token, ':');
+    const uint64_t times = strtoull(digits != NULL ? digits + 1 : token, NULL, 10);
+
+    if (times > 0)
+        *n = times <= UINT32_MAX / *n ? *n * times : UINT32_MAX;
 }
 
 /* hwloc knows neither hosts nor GPUs: GPUs stand in for cores. */
@@ -50,6 +61,7 @@ static struct part *read_synthetic(const char *name, struct machine_wish *wish)
 {
     char text[MOST_TEXT], inner[MOST_TEXT + 16] = "", *rest = text;
     uint32_t racks = 0, hosts = 0, n;
+    uint64_t units = 1;
     bool gpus = false, threads = false;
 
     if (snprintf(text, sizeof text, "%s", name) >= MOST_TEXT) {
@@ -67,6 +79,7 @@ static struct part *read_synthetic(const char *name, struct machine_wish *wish)
             token = core;
         }
         threads = strncmp(token, "pu:", 3) == 0;
+        multiply(&units, token);
         snprintf(inner + strlen(inner), sizeof inner - strlen(inner), "%s%s", inner[0] != '\0' ? " " : "", token);
     }
     if (hosts > 0 && wish->hosts > 0) {
@@ -83,6 +96,11 @@ static struct part *read_synthetic(const char *name, struct machine_wish *wish)
     }
     if (hosts > 0)
         wish->hosts = hosts;
+    if (units > MOST_UNITS) {
+        complain("'%s' is too large: a host has at most %d processing units, and there are at most %d hosts", name,
+                 MOST_UNITS, MOST_HOSTS);
+        return NULL;
+    }
     if (!threads) /* with which hwloc's descriptions end */
         strcat(inner, inner[0] != '\0' ? " pu:1" : "core:1 pu:1");
     struct part *host = parts_of_synthetic(inner);

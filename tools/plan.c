@@ -371,6 +371,9 @@ static int predict(const char *name, const char *spec)
     else
         read_ranks(false, &nrank, &last);
     read_roots(coll, nrank, false, &at, &last);
+    if (coll == PLAIT_BARRIER)
+        option_misuse("%s %s: it runs as an all-reduce of nothing; give %s allreduce --bytes 0", flag_of("coll"),
+                      coll_name, flag_of("coll"));
     struct plait_shape s = shape_of(coll, nrank, at);
     const size_t count = bytes / sizeof(float);
     struct drawing d = { .machine = &m, .shape = &s, .spec = spec, .count = count };

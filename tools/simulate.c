@@ -96,6 +96,25 @@ static int simulate_all(const struct scene *scene, const struct plait_shape *sha
     return 0;
 }
 
+/* Options that do not go together end the program. */
+static void check_options(const struct plait_shape *shape, const struct simulate_options *o)
+{
+    if ((o->sweep != NULL) + (o->scale != NULL || o->step != NULL) > 1)
+        option_misuse("--sweep %s: does not go with --step or --scale; give one of them", o->sweep);
+    if (o->step != NULL && shape->coll != PLAIT_ALLREDUCE)
+        option_misuse("--step %s: gradients travel by all-reduce; leave out %s", o->step, plait_coll_name(shape->coll));
+    if (o->trace != NULL && (o->sweep != NULL || o->scale != NULL))
+        option_misuse("--trace %s: is of one operation or step; leave out --sweep and --scale", o->trace);
+    const char *other = o->sweep != NULL       ? "--sweep"
+                        : o->scale != NULL     ? "--scale"
+                        : o->step != NULL      ? "--step"
+                        : o->what_if != NULL   ? "--what-if"
+                        : o->placement != NULL ? "--placement"
+                                               : NULL;
+    if (o->report != NULL && other != NULL)
+        option_misuse("--report %s: is of one operation on one machine; leave out %s", o->report, other);
+}
+
 int simulate(const struct plait_machine *m, const struct plait_shape *shape, const char *spec, size_t count,
              const struct simulate_options *o)
 {
@@ -104,12 +123,7 @@ int simulate(const struct plait_machine *m, const struct plait_shape *shape, con
     struct plait_shape s = *shape;
     int status;
 
-    if ((o->sweep != NULL) + (o->scale != NULL || o->step != NULL) > 1)
-        option_misuse("--sweep %s: does not go with --step or --scale; give one of them", o->sweep);
-    if (o->step != NULL && shape->coll != PLAIT_ALLREDUCE)
-        option_misuse("--step %s: gradients travel by all-reduce; leave out %s", o->step, plait_coll_name(shape->coll));
-    if (o->trace != NULL && (o->sweep != NULL || o->scale != NULL))
-        option_misuse("--trace %s: is of one operation or step; leave out --sweep and --scale", o->trace);
+    check_options(shape, o);
     if (o->what_if != NULL)
         scene_change(&scenes[1], o->what_if);
     if (plait_machine_check(&scenes[1].machine) != PLAIT_OK)
