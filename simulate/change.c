@@ -22,6 +22,15 @@ static uint32_t find_level(const struct plait_machine *m, const char *name)
     return k;
 }
 
+/* Copy the text from `from` up to `end` without the blanks around it. */
+static void copy_between(const char *from, const char *end, char out[MOST_TEXT])
+{
+    from += strspn(from, " ");
+    while (end > from && end[-1] == ' ')
+        end--;
+    snprintf(out, MOST_TEXT, "%.*s", end > from ? (int)(end - from) : 0, from);
+}
+
 /* "/4" or "*0.5"; 0: another text. */
 static double factor_of(const char *value)
 {
@@ -48,14 +57,41 @@ static enum plait_status set_field(const char *change, const struct plait_field 
 
 static enum plait_status oversubscribe(const char *change, struct plait_machine *m, uint32_t k, const char *value)
 {
+    const struct plait_level *l = &m->level[k], *below = l - 1;
+    const double factor = factor_of(value);
+    const bool links = k > 0 && below->links > 0;
     char *end;
-    const double n = plait_real(value, &end);
+    double n = plait_real(value, &end);
 
-    if (end == value || *end != '\0' || !(n >= 0.01 && n <= 10000))
+    if (factor == 0 && (end == value || *end != '\0'))
+        n = 0;
+    if (factor > 0 && links)
+        n = factor * below->children * below->links * (double)below->bandwidth / (l->links * (double)l->bandwidth);
+    if ((factor == 0 || links) && !(n >= 0.01 && n <= 10000))
         return plait_fail(PLAIT_ERR_ARG, "%s: the value must be " PLAIT_FORM_OVERSUBSCRIPTION, change);
-    if (!plait_oversubscribe(m, k, n))
+    if (!links)
         return plait_fail(PLAIT_ERR_ARG, "%s: needs links in the level below", change);
+    plait_oversubscribe(m, k, n);
     return PLAIT_OK;
+}
+
+/* What `uplink` or `bandwidth` may be. */
+static enum plait_status no_field(const char *change, const struct plait_machine *m, uint32_t k, const char *field)
+{
+    const char *unit = m->level[k].name;
+    char fields[256] = "";
+
+    for (size_t i = 0; i < sizeof above / sizeof *above; i++)
+        if (strcmp(field, above[i][0]) == 0)
+            return plait_fail(PLAIT_ERR_ARG,
+                              "%s: %s is the largest unit and has no %s; %s.%s changes the links of %ss to it", change,
+                              unit, field, k > 0 ? m->level[k - 1].name : unit, k > 0 ? field : above[i][1],
+                              k > 0 ? m->level[k - 1].name : "rank");
+    for (size_t i = 0; i < PLAIT_NLEVEL_FIELD; i++)
+        snprintf(fields + strlen(fields), sizeof fields - strlen(fields), "%s, ", plait_level_fields[i].name);
+    return plait_fail(PLAIT_ERR_ARG,
+                      "%s: level '%s' has no field '%s'; its fields are %suplink, uplinks, oversubscription", change,
+                      unit, field, fields);
 }
 
 static enum plait_status set_level(const char *change, struct plait_machine *m, const char *level, const char *field,
@@ -75,8 +111,7 @@ static enum plait_status set_level(const char *change, struct plait_machine *m, 
         }
     const struct plait_field *f = plait_field_find(plait_level_fields, PLAIT_NLEVEL_FIELD, name);
     if (f == NULL || k == m->nlevel)
-        return plait_fail(PLAIT_ERR_ARG, "%s: level '%s' has no field '%s'; docs/predict.md has them", change, level,
-                          field);
+        return no_field(change, m, find_level(m, level), field);
     return set_field(change, f, &m->level[k], value);
 }
 
@@ -113,20 +148,22 @@ static enum plait_status add_slow(const char *change, struct plait_machine *m, c
 
 static enum plait_status change_one(struct plait_machine *m, const char *change)
 {
-    const char *value = strchr(change, '=');
-    char name[MOST_TEXT];
+    const char *equals = strchr(change, '=');
+    char name[MOST_TEXT], value[MOST_TEXT] = "";
 
-    snprintf(name, sizeof name, "%.*s", value != NULL ? (int)(value - change) : 0, change);
+    copy_between(change, equals != NULL ? equals : change, name);
+    if (equals != NULL)
+        copy_between(equals + 1, equals + strlen(equals), value);
     char *dot = strrchr(name, '.');
     const struct plait_field *f = plait_field_find(plait_machine_fields, PLAIT_NMACHINE_FIELD, name);
     if (f != NULL)
-        return set_field(change, f, m, value + 1);
+        return set_field(change, f, m, value);
     if (dot != NULL) {
         *dot = '\0';
-        return set_level(change, m, name, dot + 1, value + 1);
+        return set_level(change, m, name, dot + 1, value);
     }
     if (strchr(name, ' ') != NULL)
-        return add_slow(change, m, name, value + 1);
+        return add_slow(change, m, name, value);
     return plait_fail(PLAIT_ERR_ARG, "%s: must be LEVEL.FIELD=VALUE, such as rack.uplink=/4, or 'rank 5=/2'", change);
 }
 
@@ -143,7 +180,7 @@ enum plait_status plait_machine_change(struct plait_machine *machine, const char
         const size_t n = strcspn(changes, ",");
         if (n >= sizeof one)
             return plait_fail(PLAIT_ERR_ARG, "%.40s...: a change has at most %d bytes", changes, MOST_TEXT - 1);
-        snprintf(one, sizeof one, "%.*s", (int)n, changes);
+        copy_between(changes, changes + n, one);
         status = change_one(&changed, one);
         changes += n + (changes[n] == ',');
     }

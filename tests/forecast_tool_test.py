@@ -159,6 +159,20 @@ def a_what_if_is_beside_the_machine():
         assert r['what_if']['ratio'] == 1
 
 
+def a_change_may_have_blanks_and_units():
+    options = ['halving-doubling', '--ranks', '256', '--bytes', '1M', '--what-if']
+    for same, as_this in (('host 3=/2, cluster.latency=*3', 'host 3=/2,cluster.latency=*3'),
+                          (' rack.latency = 9 us ', 'rack.latency=9000'), ('rack.latency=*2', 'rack.latency=10us'),
+                          ('rack.bandwidth=1 Gbit/s', 'rack.bandwidth=125e6'),
+                          ('cluster.oversubscription=68', 'cluster.links=1'),  # 68 links of hosts
+                          ('cluster.oversubscription=*24', 'cluster.links=1'), ('reduce = 1 GB/s', 'reduce=1e9')):
+        a, b = (json.loads(run(*options, change, '--json')) for change in (same, as_this))
+        assert a['results'][0]['what_if'] == b['results'][0]['what_if'], (same, a, b)
+        assert [x['ratio'] for x in a['alone']] == [x['ratio'] for x in b['alone']], (a, b)
+        assert all(x['change'].strip() == x['change'] for x in a['alone']), a
+        assert a['results'][0]['what_if']['ratio'] > 1, a
+
+
 def the_change_that_helps_most_is_named():
     options = ['ring', '--ranks', '16', '--bytes', '64M']
     changes = ['cluster.latency=/2', 'host.uplink=*2']
@@ -199,7 +213,12 @@ def mistakes_are_one_line():
     for arguments, text in (
             (['--what-if', 'rack.uplinks'], 'must be LEVEL.FIELD=VALUE'),
             (['--what-if', 'foo.links=2'], "no level 'foo'"),
-            (['--what-if', 'cluster.uplink=2'], "no field 'uplink'"),
+            (['--what-if', 'cluster.uplink=2'], "cluster.uplink=2: cluster is the largest unit and has no uplink; "
+             'rack.uplink changes the links of racks to it'),
+            (['--what-if', 'rack.colour=2'], 'its fields are children, links, bandwidth, latency, overhead, eager, '
+             'processors, memory, uplink, uplinks, oversubscription'),
+            (['--what-if', 'rack.oversubscription=x'], 'must be a number from 0.01'),
+            (['--what-if', 'host.oversubscription=2'], 'needs links in the level below'),
             (['--what-if', 'host.children=0'], 'host.children is 0'),
             (['--what-if', 'rank 5=*3'], 'leaves 300 %'), (['--what-if', 'host 3=2'], 'must be /FACTOR'),
             (['--placement', '/nowhere'], 'must be round-robin'), (['--step', 'lenet'], 'there is no such model'),
@@ -232,5 +251,6 @@ def mistakes_are_one_line():
 sentences.run([a_step_compares_layouts, a_gradient_is_ready_on_the_slowest_rank_in_the_median_of_the_steps,
                a_predicted_step_is_a_trace_of_the_same_step, a_trace_of_plait_perf_can_be_read,
                every_model_can_be_read, a_curve_over_ranks, a_sweep_finds_the_winner_and_the_crossings,
-               a_what_if_is_beside_the_machine, the_change_that_helps_most_is_named,
+               a_what_if_is_beside_the_machine,
+               a_change_may_have_blanks_and_units, the_change_that_helps_most_is_named,
                a_trace_has_every_message_and_no_overlap, mistakes_are_one_line])

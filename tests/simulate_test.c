@@ -612,7 +612,7 @@ static void a_wrong_change_is_named_and_changes_nothing(void **state)
         { "links=3", "must be LEVEL.FIELD=VALUE" },
         { "rack.links=3", "no level 'rack'" },
         { "cluster.lanes=3", "no field 'lanes'" },
-        { "cluster.uplink=3", "no field 'uplink'" },
+        { "cluster.uplink=3", "has no uplink; cluster.bandwidth changes the links of ranks to it" },
         { "cluster.links=1.5", "must be a whole number" },
         { "cluster.links=", "must be a whole number" },
         { "cluster.links=/0", "must be a whole number" },

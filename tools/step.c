@@ -205,6 +205,7 @@ static bool predict_changes(const struct task *t, char *changes, struct alone *o
     *n = 0;
     for (char *c = changes; ok && (c = strtok_r(c, ",", &rest)) != NULL && *n < MOST_CHANGES; c = NULL) {
         struct scene scene = { .machine = t->scenes[0].machine };
+        c += strspn(c, " ");
         scene_change(&scene, c);
         out[*n].change = c;
         if (plait_machine_check(&scene.machine) == PLAIT_OK && plait_machine_ranks(&scene.machine) >= t->shape->nrank)
