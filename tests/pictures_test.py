@@ -217,6 +217,28 @@ class Pages(unittest.TestCase):
         self.assertEqual(dom.count('<figure>'), 4)
         self.assertIn('What to try', dom)
 
+    def advice(self, path, *options):
+        page = self.folder / 'advice.html'
+        run(PLAN, 'simulate', *options, '--machine', path, '--report', page)
+        return html.unescape(page.read_text()).partition('</h1>')[2].partition('<h2>Where the time')[0]
+
+    def test_the_advice_of_a_report_fits_the_machine(self):
+        path = machine(self.folder, 2, 4)
+        text = self.advice(path, '-b', '256K')
+        self.assertIn('it is the fastest of', text)
+        self.assertIn("bandwidth of each host's links to the cluster", text)
+        self.assertIn("bandwidth of each rank's links to the host", text)
+        self.assertIn('half the latency and overhead between hosts of a cluster', text)
+        text = self.advice(path, 'ring', '-b', '256K')
+        self.assertNotIn('fastest', text)
+        host = {'name': 'host', 'children': 8, 'bandwidth': '10 GB/s', 'memory': '20 GB/s', 'latency': 100}
+        for processors in 7, 8:
+            crowd = self.folder / 'crowd.json'
+            crowd.write_text(json.dumps({'name': 'crowd', 'copy': '10 GB/s', 'reduce': '8 GB/s',
+                                         'levels': [host | {'processors': processors}]}))
+            text = self.advice(crowd, 'two-shot', '-b', '4M')
+            self.assertEqual('twice the processors of each host' in text, processors < 8)
+
     def test_the_report_of_measurements_has_the_numbers_of_its_json(self):
         page, path = self.folder / 'perf.html', self.folder / 'perf.json'
         run(PERF, '--ranks', '2', '-b', '64', '-e', '64K', '-f', '32', '-n', '3', '-w', '1', '--rounds', '2',

@@ -9,11 +9,12 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_TRIES    (3 * PLAIT_MOST_LEVELS + 2)
+#define MOST_TRIES    (4 * PLAIT_MOST_LEVELS + 1)
 #define MOST_MESSAGES 2000000 /* of all simulations for what to try */
 
 static double seconds(uint64_t picoseconds)
@@ -41,42 +42,66 @@ static int compare(const void *a, const void *b)
     return (x->time > y->time) - (x->time < y->time);
 }
 
-/* Simulate the fastest algorithm on a machine with this change of a level; "": of the ranks. */
-static void attempt(const struct report *r, const char *what, const char *unit, const char *change, struct try *tries,
-                    size_t *n)
+/* Simulate the fastest algorithm on a machine with these changes. */
+static void attempt(const struct report *r, const char *changes, struct try tries[MOST_TRIES], size_t *n,
+                    const char *what, ...) __attribute__((format(printf, 5, 6)));
+
+static void attempt(const struct report *r, const char *changes, struct try tries[MOST_TRIES], size_t *n,
+                    const char *what, ...)
 {
     const struct plait_sim_options options = { .place = r->d.place };
     struct plait_machine m = *r->d.machine;
     struct plait_prediction p;
+    va_list arguments;
 
-    if (plait_machine_change(&m, change) != PLAIT_OK || memcmp(&m, r->d.machine, sizeof m) == 0 ||
+    if (plait_machine_change(&m, changes) != PLAIT_OK || memcmp(&m, r->d.machine, sizeof m) == 0 ||
         plait_simulate(&m, r->d.spec, r->d.shape, PLAIT_FLOAT32, r->d.count, &options, &p) != PLAIT_OK)
         return;
-    snprintf(tries[*n].what, sizeof tries->what, "%s%s%s", what, unit[0] != '\0' ? " of each " : "", unit);
+    va_start(arguments, what);
+    vsnprintf(tries[*n].what, sizeof tries->what, what, arguments);
+    va_end(arguments);
     tries[(*n)++].time = p.time;
 }
 
-/* Of each level a better bandwidth, latency and overhead; of ranks better copies and reductions, and processors. */
+/* Have the units of this level fewer processors than ranks? */
+static bool is_crowded(const struct plait_machine *m, uint32_t level)
+{
+    uint64_t ranks = 1;
+
+    for (uint32_t k = 0; k <= level; k++)
+        ranks *= m->level[k].children;
+    return m->level[level].processors > 0 && m->level[level].processors < ranks;
+}
+
+static void attempt_level(const struct report *r, uint32_t k, struct try tries[MOST_TRIES], size_t *n)
+{
+    const struct plait_machine *m = r->d.machine;
+    const char *unit = m->level[k].name, *below = k > 0 ? m->level[k - 1].name : "rank";
+    char change[96];
+
+    snprintf(change, sizeof change, "%s.bandwidth=*2", unit);
+    if (m->level[k].links > 0)
+        attempt(r, change, tries, n, "twice the bandwidth of each %s's links to the %s", below, unit);
+    else
+        attempt(r, change, tries, n, "twice the rate at which ranks read memory inside each %s", unit);
+    snprintf(change, sizeof change, "%s.latency=/2,%s.overhead=/2", unit, unit);
+    attempt(r, change, tries, n, "half the latency and overhead between %ss of a %s", below, unit);
+    snprintf(change, sizeof change, "%s.memory=*2", unit);
+    attempt(r, change, tries, n, "twice the memory bandwidth of each %s", unit);
+    snprintf(change, sizeof change, "%s.processors=*2", unit);
+    if (is_crowded(m, k))
+        attempt(r, change, tries, n, "twice the processors of each %s", unit);
+}
+
 static size_t attempts(const struct report *r, struct try tries[MOST_TRIES])
 {
-    static const char *const ideas[][3] = { { "twice the bandwidth", "bandwidth=*2" },
-                                            { "half the latency and overhead", "latency=/2", "overhead=/2" },
-                                            { "twice the processors and memory bandwidth", "processors=*2",
-                                              "memory=*2" } };
-    char change[96];
     size_t n = 0;
 
     if (r->rows[0].p.messages * MOST_TRIES > MOST_MESSAGES)
         return 0;
     for (uint32_t k = 0; k < r->d.machine->nlevel; k++)
-        for (size_t i = 0; i < sizeof ideas / sizeof *ideas; i++) {
-            const char *level = r->d.machine->level[k].name;
-            const int used = snprintf(change, sizeof change, "%s.%s", level, ideas[i][1]);
-            if (ideas[i][2] != NULL)
-                snprintf(change + used, sizeof change - (size_t)used, ",%s.%s", level, ideas[i][2]);
-            attempt(r, ideas[i][0], level, change, tries, &n);
-        }
-    attempt(r, "copies and reductions twice as fast", "", "copy=*2,reduce=*2", tries, &n);
+        attempt_level(r, k, tries, &n);
+    attempt(r, "copy=*2,reduce=*2", tries, &n, "copies and reductions twice as fast");
     qsort(tries, n, sizeof *tries, compare);
     return n;
 }
@@ -141,7 +166,7 @@ static void write_advice(FILE *f, const struct report *r)
                   units_seconds(text, seconds(best->p.bound)), bound,
                   bound >= 90   ? "only an algorithm that uses it less, or a faster one, helps much"
                   : bound >= 50 ? "at most the rest can be gained with this algorithm on this machine"
-                                : "most of the time nothing is the bottleneck, so bandwidth alone does not help");
+                                : "for the rest of the time something else is the limit");
     write_path(f, &best->p);
     write_tries(f, r);
     page_list_end(f);
@@ -151,7 +176,7 @@ static void write_advice(FILE *f, const struct report *r)
 
 static void write_table(FILE *f, const struct report *r)
 {
-    page_heading(f, "Algorithms, the fastest first");
+    page_heading(f, r->n > 1 ? "Algorithms, the fastest first" : "The algorithm");
     page_table(f, "<algorithm|time (us)|bound (us)|bound|<busiest|latency (us)|transfer (us)|compute (us)|waiting (us)|"
                   "messages|bytes|slices");
     for (size_t i = 0; i < r->n; i++) {
@@ -267,15 +292,16 @@ static bool write_page(FILE *f, const void *what)
 {
     const struct report *r = what;
     char title[256], size[UNITS_ROOM], time[UNITS_ROOM], bound[UNITS_ROOM];
+    const char *fastest = r->n > 1 ? " is the fastest" : "";
     const struct plait_prediction *best = &r->rows[0].p;
 
     snprintf(title, sizeof title, "%s of %s, %" PRIu32 " rank%s, on %s", plait_coll_name(r->d.shape->coll),
              units_bytes(size, (double)(r->d.count * sizeof(float))), r->d.shape->nrank, plural(r->d.shape->nrank),
              r->d.machine->name);
     page_begin(f, title);
-    page_paragraph(
-        f, "%s is the fastest: %s. Its bound is %s. A prediction of plait-plan simulate; nothing was measured.",
-        r->rows[0].spec, units_seconds(time, seconds(best->time)), units_seconds(bound, seconds(best->bound)));
+    page_paragraph(f, "%s%s: %s. Its bound is %s. A prediction of plait-plan simulate; nothing was measured.",
+                   r->rows[0].spec, fastest, units_seconds(time, seconds(best->time)),
+                   units_seconds(bound, seconds(best->bound)));
     write_advice(f, r);
     write_table(f, r);
     page_heading(f, "Where the time goes");
