@@ -116,22 +116,23 @@ def every_model_can_be_read():
 
 def a_curve_over_ranks():
     rows = results('ring', '--scale', '2-16', '--step', 'gpt2', '--batch', '1')
-    assert [r['ranks'] for r in rows] == ['2', '4', '8', '16']
+    assert [r['ranks'] for r in rows] == [2, 4, 8, 16]
     assert all(a['efficiency'] >= b['efficiency'] for a, b in zip(rows, rows[1:])), rows
     options = ['ring', '--scale', '2,16,4,8', '--step', 'gpt2', '--batch', '1']
     worth, text = json.loads(run(*options, '--json')), run(*options)
-    above = max(int(r['ranks']) for r in worth['results'] if r['efficiency'] > 0.9)
-    least = min(worth['results'], key=lambda r: r['time_us'] / int(r['ranks']))['ranks']
-    assert (worth['worth_ranks'], worth['fastest_ranks']) == (above, int(least)) == (4, 16), worth
+    above = max(r['ranks'] for r in worth['results'] if r['efficiency'] > 0.9)
+    least = min(worth['results'], key=lambda r: r['time_us'] / r['ranks'])['ranks']
+    assert (worth['worth_ranks'], worth['fastest_ranks']) == (above, least) == (4, 16), worth
     assert f'above 90 % up to {above} ranks; the time for each sample falls up to {least}.' in text, text
     assert len(results('ring', '--scale', '3,5', '--bytes', '1M')) == 2
+    assert '\nallreduce of 1048576 bytes, 3 to 5 ranks\n' in run('ring', '--scale', '5,3', '--bytes', '1M')
 
 
 def a_sweep_finds_the_winner_and_the_crossings():
     rows = results('--ranks', '16', '--sweep', '1K-1M')
-    assert [int(r['bytes']) for r in rows] == [1 << s for s in range(10, 21, 2)]
+    assert [r['bytes'] for r in rows] == [1 << s for s in range(10, 21, 2)]
     for r in rows:
-        best = json.loads(run('--ranks', '16', '--bytes', r['bytes'], '--json'))['algorithms'][0]
+        best = json.loads(run('--ranks', '16', '--bytes', str(r['bytes']), '--json'))['algorithms'][0]
         assert abs(best['time_us'] - r['time_us']) < 1e-3, (best, r)
     changes = sum(a['algorithm'] != b['algorithm'] for a, b in zip(rows, rows[1:]))
     text = run('--ranks', '16', '--sweep', '1K-1M')
@@ -140,6 +141,42 @@ def a_sweep_finds_the_winner_and_the_crossings():
     for size, algorithm, before in found:
         for at, best in ((int(size) // 4 * 4, algorithm), (int(int(size) * 0.96) // 4 * 4, before)):
             assert json.loads(run('--ranks', '16', '--bytes', str(at), '--json'))['algorithms'][0]['algorithm'] == best
+
+
+def what_was_not_simulated_is_said():
+    large = ['one-shot', 'two-shot']  # 65,280 messages at a time
+    said = f'Not simulated, since that takes long: {", ".join(large)}.'
+    for options in (['--bytes', '4K'], ['--sweep', '4K'], ['--what-if', 'copy=*2', '--bytes', '4K'],
+                    ['--step', 'alexnet', '--layouts', 'threshold:all', '--batch', '1']):
+        assert said in run('--ranks', '256', *options), options
+    text = run('--scale', '16,256', '--bytes', '4K')
+    assert f'\nNot simulated at 256 ranks, since that takes long: {", ".join(large)}.\n' in text and 'at 16' not in text, text
+    assert json.loads(run('--ranks', '256', '--bytes', '4K', '--json'))['not_simulated'] == large
+    assert [r['not_simulated'] for r in results('--scale', '256,16', '--bytes', '4K')] == [large, []]
+    assert 'Not simulated' not in run('ring', '--ranks', '256', '--bytes', '4K')
+
+
+def the_question_is_part_of_the_json():
+    of = json.loads(run('ring', '--ranks', '8', '--bytes', '1K', '--what-if', 'copy=2', '--placement', 'round-robin', '--json'))
+    assert (of['bytes'], of['what_if'], of['placement']) == (1024, 'copy=2', 'round-robin'), of
+    assert [r['bytes'] for r in of['results']] == [1024]
+
+
+def what_would_take_minutes_is_refused_and_the_rest_shows_progress():
+    with tempfile.NamedTemporaryFile('w', suffix='.json') as file:
+        json.dump({'name': 'small cache', 'cache': 256,  # slices of 128 bytes
+                   'levels': [{'name': 'host', 'children': 4, 'bandwidth': 10 ** 10, 'latency': 100}]}, file)
+        file.flush()
+        error = run('--machine', file.name, '--step', 'vgg16', status=1)
+        assert 'every algorithm takes long to simulate; name one' in error, error
+    arguments = [PLAN, 'simulate', 'ring', '--machine', 'abci', '--scale', '2,4', '--bytes', '1K']
+    terminal, end = os.openpty()
+    subprocess.run(arguments, stdout=subprocess.DEVNULL, stderr=end, check=True)
+    shown = os.read(terminal, 4096).decode()
+    os.close(terminal)
+    os.close(end)
+    assert 'ranks 2, 1 of 2' in shown and 'ranks 4, 2 of 2' in shown and shown.endswith('\x1b[K'), shown
+    assert subprocess.run(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True).stderr == b''
 
 
 def a_what_if_is_beside_the_machine():
@@ -231,6 +268,11 @@ def mistakes_are_one_line():
             (['--report', 'x', '--sweep', '1K'], 'leave out --sweep'),
             (['--report', 'x', '--scale', '8'], 'leave out --scale'),
             (['--report', 'x', '--placement', 'round-robin'], 'leave out --placement'),
+            (['--bytes', '1'], '--bytes 1: must be a whole number of float32 elements, of 4 bytes each'),
+            (['--bytes', str(2 ** 62)], 'must be at most 2^47 elements'),
+            (['--sweep', '4,6'], '--sweep 4,6: 6 is no whole number of float32 elements'),
+            (['--nodes', '4x2'], '--nodes 4x2: --machine says where ranks lie'),
+            (['--levels', '4x2,2x4'], '--levels 4x2,2x4: --machine says where'),
             (['--coll', 'barrier'], '--coll barrier: it runs as an all-reduce of nothing; give --coll allreduce --bytes 0'),
             (['--step', 'alexnet', '--trace', '/no/such/file'], '--trace /no/such/file: No such file')):
         error = run('ring', *arguments, status=2)
@@ -251,6 +293,7 @@ def mistakes_are_one_line():
 sentences.run([a_step_compares_layouts, a_gradient_is_ready_on_the_slowest_rank_in_the_median_of_the_steps,
                a_predicted_step_is_a_trace_of_the_same_step, a_trace_of_plait_perf_can_be_read,
                every_model_can_be_read, a_curve_over_ranks, a_sweep_finds_the_winner_and_the_crossings,
-               a_what_if_is_beside_the_machine,
+               what_was_not_simulated_is_said, the_question_is_part_of_the_json,
+               what_would_take_minutes_is_refused_and_the_rest_shows_progress, a_what_if_is_beside_the_machine,
                a_change_may_have_blanks_and_units, the_change_that_helps_most_is_named,
                a_trace_has_every_message_and_no_overlap, mistakes_are_one_line])

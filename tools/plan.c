@@ -19,7 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RANKS 16384
+#define MAX_RANKS    16384
+#define MAX_ELEMENTS ((size_t)1 << 47)
 
 static bool inplace;
 static struct simulate_options predicted;
@@ -345,6 +346,18 @@ static int check(const char *spec)
     return t.failed > 0 || t.passed == 0;
 }
 
+/* --bytes in float32 elements. */
+static size_t read_count(void)
+{
+    if (bytes % sizeof(float) != 0)
+        option_misuse("%s %zu: must be a whole number of float32 elements, of %zu bytes each", flag_of("bytes"), bytes,
+                      sizeof(float));
+    if (bytes / sizeof(float) > MAX_ELEMENTS)
+        option_misuse("%s %zu: must be at most 2^47 elements of %zu bytes each", flag_of("bytes"), bytes,
+                      sizeof(float));
+    return bytes / sizeof(float);
+}
+
 /* The commands simulate, export and draw. */
 static int predict(const char *name, const char *spec)
 {
@@ -357,6 +370,9 @@ static int predict(const char *name, const char *spec)
         option_misuse("%s needs --machine: a file, or a name such as dgx-h100-pod or this-host", name);
     if (spec == NULL && !simulates)
         option_misuse("%s needs a spec such as ring or torus:2x4 (plait-plan list shows all)", name);
+    if (!exports && (nodes != NULL || levels != NULL))
+        option_misuse("%s %s: --machine says where ranks lie; leave it out (--placement places them otherwise)",
+                      flag_of(nodes != NULL ? "nodes" : "levels"), nodes != NULL ? nodes : levels);
     if (exports && (format == EXPORT_CHAKRA) != (output != NULL))
         option_misuse(output == NULL ? "export --format chakra needs --output PREFIX: a file for each rank, PREFIX.R.et"
                                      : "export prints GOAL; --output is for --format chakra");
@@ -375,7 +391,7 @@ static int predict(const char *name, const char *spec)
         option_misuse("%s %s: it runs as an all-reduce of nothing; give %s allreduce --bytes 0", flag_of("coll"),
                       coll_name, flag_of("coll"));
     struct plait_shape s = shape_of(coll, nrank, at);
-    const size_t count = bytes / sizeof(float);
+    const size_t count = read_count();
     struct drawing d = { .machine = &m, .shape = &s, .spec = spec, .count = count };
     if (exports)
         return export_plans(format, output, machine != NULL ? &m : NULL, &s, spec, count);

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 #define WORTH 0.9 /* of the efficiency */
 
@@ -64,14 +65,31 @@ static json_t *changed_json(const struct task *t, const struct result *r, const 
 
 static json_t *point_json(const struct task *t, const struct point *p)
 {
-    json_t *o = json_pack("{s:s}", t->what, p->label);
+    const bool layout = t->options->step != NULL && t->options->scale == NULL;
+    json_t *o = layout ? json_pack("{s:s}", t->what, p->label) : json_pack("{s:I}", t->what, (json_int_t)p->x);
 
     if (has_steps(t))
         json_object_set_new(o, "buckets", json_integer(p->of[0].nbucket));
     json_object_update_new(o, result_json(t, &p->of[0]));
+    json_object_set_new(o, "not_simulated", names_json(p->of[0].large));
     if (t->nscene > 1)
         json_object_set_new(o, "what_if", changed_json(t, &p->of[1], &p->of[0]));
     return o;
+}
+
+/* What the user asked for. */
+static void set_question(json_t *root, const struct task *t)
+{
+    const struct simulate_options *o = t->options;
+
+    if (o->step != NULL)
+        json_object_set_new(root, "step", json_string(o->step));
+    else if (o->sweep == NULL)
+        json_object_set_new(root, "bytes", json_integer((json_int_t)(t->count * sizeof(float))));
+    if (o->what_if != NULL)
+        json_object_set_new(root, "what_if", json_string(o->what_if));
+    if (o->placement != NULL)
+        json_object_set_new(root, "placement", json_string(o->placement));
 }
 
 static void print_json(const struct task *t, const struct alone *alone, uint32_t nalone, const struct result *beside)
@@ -88,6 +106,7 @@ static void print_json(const struct task *t, const struct alone *alone, uint32_t
     json_t *root =
         json_pack("{s:s, s:s, s:i, s:o, s:o}", "machine", t->scenes[0].machine.name, "collective",
                   plait_coll_name(t->shape->coll), "ranks", (int)t->shape->nrank, "results", list, "alone", changes);
+    set_question(root, t);
     if (has_steps(t) && t->options->scale != NULL)
         json_object_update_new(root, json_pack("{s:I, s:I}", "worth_ranks", (json_int_t)last_worth(t, 0),
                                                "fastest_ranks", (json_int_t)fastest(t, 0)));
@@ -147,6 +166,41 @@ static void print_alone(const struct alone *alone, uint32_t n, const struct resu
         printf(". None of them helps.\n");
 }
 
+static void print_heading(const struct task *t)
+{
+    uint64_t least = t->points[0].x, most = least;
+
+    for (uint32_t i = 1; i < t->n; i++) {
+        least = t->points[i].x < least ? t->points[i].x : least;
+        most = t->points[i].x > most ? t->points[i].x : most;
+    }
+    printf("%s\n%s", t->scenes[0].machine.name, plait_coll_name(t->shape->coll));
+    if (!has_steps(t) && t->options->sweep == NULL)
+        printf(" of %zu bytes", t->count * sizeof(float));
+    if (t->options->scale == NULL)
+        printf(", %" PRIu32 " ranks\n\n", t->shape->nrank);
+    else if (least < most)
+        printf(", %" PRIu64 " to %" PRIu64 " ranks\n\n", least, most);
+    else
+        printf(", %" PRIu64 " ranks\n\n", least);
+}
+
+/* Algorithms that were not simulated: of each number of ranks; otherwise all points have the same. */
+static void print_large(const struct task *t)
+{
+    for (uint32_t i = 0; i < (t->options->scale != NULL ? t->n : 1); i++)
+        for (int k = 0; k < t->nscene; k++) {
+            const char *large = t->points[i].of[k].large, *before = k > 0 ? t->points[i].of[0].large : "";
+            if (strcmp(large, before) == 0)
+                continue;
+            printf("Not simulated");
+            if (t->options->scale != NULL)
+                printf(" at %s ranks", t->points[i].label);
+            printf("%s, since that takes long: %s.\n", k > 0 ? " with the changes" : "",
+                   large[0] != '\0' ? large : "none");
+        }
+}
+
 void points_print(const struct task *t, const struct alone *alone, uint32_t nalone, const struct result *beside)
 {
     const struct model *m = &t->model;
@@ -158,9 +212,9 @@ void points_print(const struct task *t, const struct alone *alone, uint32_t nalo
     if (has_steps(t))
         printf("%s: %" PRIu64 " elements in %" PRIu32 " tensors; a rank computes %.3f ms %s\n", t->options->step,
                m->elements, m->n, 1e-9 * (double)m->compute, m->about);
-    printf("%s\n%s, %" PRIu32 " ranks\n\n", t->scenes[0].machine.name, plait_coll_name(t->shape->coll),
-           t->shape->nrank);
+    print_heading(t);
     print_table(t);
+    print_large(t);
     if (has_steps(t))
         printf("\nexposed: the share of the step in which communication is not hidden by the computation.\n"
                "efficiency: the computation's time by the step's.\n");

@@ -10,8 +10,10 @@
 #include <string.h>
 
 #define MOST_CANDIDATES 64
-#define MOST_MESSAGES   1000000 /* of an algorithm that was not asked for by name: a minute or so */
-#define MOST_AT_ONCE    10000   /* messages at the same time, which share links; likewise */
+#define MOST_MESSAGES   1000000  /* of an algorithm that was not asked for by name: a minute or so */
+#define MOST_AT_ONCE    10000    /* messages at the same time, which share links; likewise */
+#define MOST_SIMULATED  20000000 /* messages of all its operations, of ranks that are simulated; likewise */
+#define PROBE           16384    /* elements: one slice */
 
 void scene_change(struct scene *s, const char *changes)
 {
@@ -62,6 +64,20 @@ static bool is_large(const char *spec, const struct plait_shape *shape)
     return messages > MOST_MESSAGES || messages / (c.depth > 0 ? c.depth : 1) > MOST_AT_ONCE;
 }
 
+/* Would all these slices take long? Of ranks that are equal one is simulated: one small operation tells how many. */
+static bool are_many(struct plait_forecast *f, uint32_t k, const struct plait_shape *shape, uint64_t slices)
+{
+    struct plait_prediction p;
+    struct plait_shape flat = *shape;
+    const struct plait_alg *alg;
+
+    if (slices == 0 || plait_alg_find(plait_algs, plait_forecast_algorithm(f, k), &flat, &alg) != PLAIT_OK ||
+        alg->claim(alg, &flat).rounds * shape->nrank * slices <= MOST_SIMULATED ||
+        plait_forecast_time(f, k, PLAIT_FLOAT32, PROBE, &p) != PLAIT_OK)
+        return false;
+    return (double)p.messages / (double)p.slices * p.simulated / shape->nrank * (double)slices > MOST_SIMULATED;
+}
+
 static struct plait_forecast *create(const struct plait_forecast_options *o)
 {
     struct plait_forecast *f = NULL;
@@ -72,7 +88,7 @@ static struct plait_forecast *create(const struct plait_forecast_options *o)
 }
 
 struct plait_forecast *scene_forecast(const struct scene *s, const struct plait_shape *shape, const char *spec,
-                                      char *large, size_t room)
+                                      uint64_t slices, char *large, size_t room)
 {
     const char *names[MOST_CANDIDATES + 1] = { spec }, *name;
     struct plait_forecast_options o = {
@@ -84,13 +100,15 @@ struct plait_forecast *scene_forecast(const struct scene *s, const struct plait_
     if (all == NULL || spec != NULL)
         return all;
     for (uint32_t k = 0; (name = plait_forecast_algorithm(all, k)) != NULL; k++)
-        if (!is_large(name, shape))
+        if (!is_large(name, shape) && !are_many(all, k, shape, slices))
             names[n++] = name;
         else if (large != NULL)
             list_add(large, room, name);
     names[n] = NULL;
     o.algorithms = names;
-    f = create(&o);
+    f = n > 0 ? create(&o) : NULL;
+    if (n == 0)
+        complain("every algorithm takes long to simulate; name one to wait for it, or take fewer ranks or bytes");
     plait_forecast_destroy(all);
     return f;
 }

@@ -20,9 +20,10 @@ void scene_place(struct scene *s, const char *placement, uint32_t nrank);
 /*
  * Candidates: `spec` alone, which must fit; NULL: all that fit and do not take long to simulate. NULL after a message.
  *
- * large  [room] gets the names of those that take long; may be NULL
+ * slices  of all operations that will be simulated, if they are many; else 0
+ * large   [room] gets the names of those that take long; may be NULL
  */
 struct plait_forecast *scene_forecast(const struct scene *s, const struct plait_shape *shape, const char *spec,
-                                      char *large, size_t room);
+                                      uint64_t slices, char *large, size_t room);
 
 #endif

@@ -22,6 +22,17 @@ static int compare(const void *a, const void *b)
     return (x->p.time > y->p.time) - (x->p.time < y->p.time);
 }
 
+json_t *names_json(const char *names)
+{
+    json_t *list = json_array();
+
+    for (; *names != '\0'; names += strspn(names, ", ")) {
+        json_array_append_new(list, json_stringn(names, strcspn(names, ",")));
+        names += strcspn(names, ",");
+    }
+    return list;
+}
+
 static void print_json(const struct report *r)
 {
     json_t *list = json_array();
@@ -36,9 +47,10 @@ static void print_json(const struct report *r)
                             1e-6 * (double)p->path.waiting, "messages", (json_int_t)p->messages, "message_bytes",
                             (json_int_t)p->bytes, "slices", (json_int_t)p->slices));
     }
-    json_t *root = json_pack("{s:s, s:s, s:i, s:I, s:o}", "machine", r->d.machine->name, "collective",
-                             plait_coll_name(r->d.shape->coll), "ranks", (int)r->d.shape->nrank, "bytes",
-                             (json_int_t)(r->d.count * sizeof(float)), "algorithms", list);
+    json_t *root =
+        json_pack("{s:s, s:s, s:i, s:I, s:o, s:o}", "machine", r->d.machine->name, "collective",
+                  plait_coll_name(r->d.shape->coll), "ranks", (int)r->d.shape->nrank, "bytes",
+                  (json_int_t)(r->d.count * sizeof(float)), "algorithms", list, "not_simulated", names_json(r->large));
     json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     putchar('\n');
     json_decref(root);
@@ -65,7 +77,7 @@ static int simulate_all(const struct scene *scene, const struct plait_shape *sha
 {
     struct report_row rows[MOST_ALGORITHMS];
     char large[512] = "";
-    struct plait_forecast *f = scene_forecast(scene, shape, spec, large, sizeof large);
+    struct plait_forecast *f = scene_forecast(scene, shape, spec, 0, large, sizeof large);
     struct report r = { .d = { .machine = &scene->machine, .shape = shape, .count = count },
                         .rows = rows,
                         .large = large };

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MOST_LAYOUTS 16
 #define MOST_CHANGES 32
@@ -38,6 +39,12 @@ static void read_layouts(struct task *t, const char *usual)
     free(copy);
 }
 
+static void set_number(struct task *t, uint32_t i, uint64_t x)
+{
+    t->points[i].x = x;
+    snprintf(t->points[i].label, sizeof t->points[i].label, "%" PRIu64, x);
+}
+
 /* "A-B" by powers of `factor`, or numbers with commas between. */
 static void read_numbers(struct task *t, const char *flag, const char *text, uint64_t most, uint64_t factor)
 {
@@ -51,12 +58,12 @@ static void read_numbers(struct task *t, const char *flag, const char *text, uin
         if (!value_bytes(flag, copy, &x) || !value_bytes(flag, dash + 1, &to))
             exit(2);
         for (; x > 0 && x <= to && t->n < MOST_POINTS; x *= factor)
-            t->points[t->n++].x = x;
+            set_number(t, t->n++, x);
     } else {
         for (char *c = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; c != NULL; c = strtok_r(NULL, ",", &rest)) {
             if (t->n == MOST_POINTS || !value_bytes(flag, c, &x))
                 exit(2);
-            t->points[t->n++].x = x;
+            set_number(t, t->n++, x);
         }
     }
     free(copy);
@@ -65,10 +72,18 @@ static void read_numbers(struct task *t, const char *flag, const char *text, uin
         struct point *p = &t->points[i];
         ok = ok && p->x > 0 && p->x <= most;
         p->layout = layout;
-        snprintf(p->label, sizeof p->label, "%" PRIu64, p->x);
     }
     if (!ok)
         option_misuse("%s %s: must be numbers from 1 to %" PRIu64 ", such as 8,16 or 8-64", flag, text, most);
+}
+
+static void read_sizes(struct task *t, const char *text)
+{
+    read_numbers(t, "--sweep", text, (uint64_t)1 << 40, 4);
+    for (uint32_t i = 0; i < t->n; i++)
+        if (t->points[i].x % sizeof(float) != 0)
+            option_misuse("--sweep %s: %s is no whole number of float32 elements, of %zu bytes each", text,
+                          t->points[i].label, sizeof(float));
 }
 
 static void read_points(struct task *t)
@@ -83,9 +98,9 @@ static void read_points(struct task *t)
     if (o->scale != NULL)
         read_numbers(t, "--scale", o->scale, t->shape->nrank, 2);
     else if (o->sweep != NULL)
-        read_numbers(t, "--sweep", o->sweep, (uint64_t)1 << 40, 4);
+        read_sizes(t, o->sweep);
     else if (o->step == NULL)
-        snprintf(t->points[t->n++].label, sizeof t->points->label, "%zu", t->count * sizeof(float));
+        set_number(t, t->n++, t->count * sizeof(float));
 }
 
 /* ---- Predictions ---------------------------------------------------------------------------------------- */
@@ -153,28 +168,56 @@ static bool predict(const struct task *t, struct plait_forecast *f, const struct
     return ok;
 }
 
-static struct plait_forecast *forecast(const struct task *t, const struct scene *scene, const struct point *p)
+/* Of all layouts of a step, at most; 0: few. */
+static uint64_t slices_of(const struct task *t)
+{
+    const size_t cache = t->scenes[0].machine.cache, slice = cache > 0 ? cache / 2 : 1 << 19;
+    const uint64_t layouts = t->options->scale != NULL ? 1 : t->n;
+
+    return t->model.n > 0 ? layouts * (t->model.elements * sizeof(float) / (slice > 0 ? slice : 1) + t->model.n) : 0;
+}
+
+/* large: [256] or NULL */
+static struct plait_forecast *forecast(const struct task *t, const struct scene *scene, const struct point *p,
+                                       char *large)
 {
     struct plait_shape shape = *t->shape;
 
     shape.nrank = t->options->scale != NULL ? (uint32_t)p->x : shape.nrank;
-    return scene_forecast(scene, &shape, t->spec, NULL, 0);
+    return scene_forecast(scene, &shape, t->spec, slices_of(t), large, sizeof t->points->of->large);
+}
+
+/* On a terminal: what is being predicted; done: remove it. */
+static void show_progress(const struct task *t, int scene, uint32_t i, bool done)
+{
+    if (!isatty(STDERR_FILENO) || t->n * (uint32_t)t->nscene == 1)
+        return;
+    if (done)
+        fputs("\r\033[K", stderr);
+    else
+        fprintf(stderr, "\r\033[K%s %s, %" PRIu32 " of %" PRIu32, t->what, t->points[i].label,
+                (uint32_t)scene * t->n + i + 1, (uint32_t)t->nscene * t->n);
 }
 
 /* A forecast keeps what it has simulated, so points of as many ranks share one. */
 static bool predict_all(struct task *t, int scene)
 {
     struct plait_forecast *f = NULL;
+    char large[sizeof t->points->of->large] = "";
     bool ok = true;
 
     for (uint32_t i = 0; ok && i < t->n; i++) {
-        if (t->options->scale != NULL) {
+        struct result *r = &t->points[i].of[scene];
+        show_progress(t, scene, i, false);
+        if (f == NULL || t->options->scale != NULL) {
             plait_forecast_destroy(f);
-            f = NULL;
+            large[0] = '\0';
+            f = forecast(t, &t->scenes[scene], &t->points[i], large);
         }
-        f = f != NULL ? f : forecast(t, &t->scenes[scene], &t->points[i]);
-        ok = f != NULL && predict(t, f, &t->points[i], &t->points[i].of[scene]);
+        ok = f != NULL && predict(t, f, &t->points[i], r);
+        memcpy(r->large, large, sizeof large);
     }
+    show_progress(t, scene, 0, true);
     plait_forecast_destroy(f);
     return ok;
 }
@@ -189,7 +232,7 @@ static const struct point *asked(const struct task *t)
 
 static bool predict_alone(const struct task *t, struct scene *scene, struct alone *out)
 {
-    struct plait_forecast *f = forecast(t, scene, asked(t));
+    struct plait_forecast *f = forecast(t, scene, asked(t), NULL);
     const bool ok = f != NULL && predict(t, f, asked(t), &out->result);
 
     plait_forecast_destroy(f);
@@ -249,7 +292,7 @@ static bool print_crossing(const struct task *t, struct plait_forecast *f, const
 
 static bool print_crossings(const struct task *t)
 {
-    struct plait_forecast *f = forecast(t, &t->scenes[0], &t->points[0]);
+    struct plait_forecast *f = forecast(t, &t->scenes[0], &t->points[0], NULL);
     bool ok = f != NULL;
 
     putchar('\n');
@@ -262,7 +305,7 @@ static bool print_crossings(const struct task *t)
 /* The best layout's step, on the changed machine if there is one. */
 static bool trace_step(const struct task *t)
 {
-    struct plait_forecast *f = forecast(t, &t->scenes[t->nscene - 1], &t->points[0]);
+    struct plait_forecast *f = forecast(t, &t->scenes[t->nscene - 1], &t->points[0], NULL);
     struct plait_training_bucket *buckets = allocate(t->model.n, sizeof *buckets);
     struct plait_step_time s;
     const bool ok = f != NULL && predict_step(t, f, &t->points[0].layout, buckets, &s) &&

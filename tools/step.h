@@ -17,6 +17,7 @@ struct result {
     char algorithm[PLAIT_MAX_SPEC];
     double exposed, efficiency; /* of a step */
     uint32_t nbucket;
+    char large[256]; /* names of algorithms that were not simulated, with commas between */
 };
 
 struct point {
@@ -50,5 +51,8 @@ struct alone { /* a point with one of several changes */
 
 /* points.c: print the points. alone: [nalone] changes of the point whose usual result is `beside`. */
 void points_print(const struct task *t, const struct alone *alone, uint32_t nalone, const struct result *beside);
+
+/* simulate.c: an array of names that have ", " between. */
+struct json_t *names_json(const char *names);
 
 #endif

@@ -133,7 +133,7 @@ static bool end(FILE *f, const char *path)
 bool trace_write(const struct scene *s, const struct plait_shape *shape, const char *spec, size_t count,
                  const char *path)
 {
-    struct plait_forecast *forecast = scene_forecast(s, shape, spec, NULL, 0);
+    struct plait_forecast *forecast = scene_forecast(s, shape, spec, 0, NULL, 0);
     struct plait_prediction p;
     struct events v = { 0 };
     const char *name = spec;
