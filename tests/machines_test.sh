@@ -102,7 +102,8 @@ this_host() {
 presets_are_drawn_and_written() {
     for file in "$presets"/*.json; do
         local name=${file##*/}
-        says 0 '^└─ .*ranks\{0,1\} ' "$info" --topology --machine "${name%.json}" &&
+        says 0 '^└─ .*ranks\{0,1\} ' "$info" --topology --machine "$(tr a-z- A-Z_ <<<"${name%.json}")" &&
+            says 1 "comes with Plait (.*${name%.json}[,)]" "$info" --topology --machine help &&
             says 0 '"levels"' "$info" --export - --machine "${name%.json}" || return 1
     done
     says 0 '^├─ \.\.\. 28 more  *ranks 24 - 247$' "$info" --topology --machine dgx-h100-pod

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "machine_load.h"
 
+#include "base/ascii.h"
+
 #include "file.h"
 #include "message.h"
 #include "value.h"
@@ -134,11 +136,23 @@ static bool read_text(const char *path, const char *text, size_t bytes, struct m
 
 /* ---- Machines ------------------------------------------------------------------------------------------- */
 
+/* A file, or a machine that comes with Plait, in any case, with '_' or '-'. NULL: neither. */
+static FILE *open_file(const char *name, char *path, size_t room)
+{
+    char presets[] = MACHINE_PRESETS, *rest = presets;
+    FILE *f = file_find(name, "json", "machines", PLAIT_MACHINES, path, room);
+
+    for (char *preset; f == NULL && (preset = strsep(&rest, ", ")) != NULL;)
+        if (plait_same_name(preset, name))
+            f = file_find(preset, "json", "machines", PLAIT_MACHINES, path, room);
+    return f;
+}
+
 static bool read_source(const char *name, struct machine_source *out)
 {
     char path[4096];
     size_t bytes;
-    FILE *f = file_find(name, "json", "machines", PLAIT_MACHINES, path, sizeof path);
+    FILE *f = open_file(name, path, sizeof path);
 
     if (f != NULL) {
         char *text = file_read(f, path, MOST_BYTES, &bytes);
@@ -147,7 +161,7 @@ static bool read_source(const char *name, struct machine_source *out)
         free(text);
         return ok;
     }
-    if (strcmp(name, "this-host") == 0 || strcmp(name, "this") == 0)
+    if (plait_same_name(name, "this-host") || plait_same_name(name, "this"))
         out->host = parts_here();
     else if (strchr(name, ':') != NULL && strchr(name, '/') == NULL)
         out->host = read_synthetic(name, &out->wish);

@@ -5,8 +5,9 @@
 
 #include "hardware.h"
 
-#define MACHINE_NAMES                                                                          \
-    "this-host, a machine that comes with Plait, a JSON file, hwloc's or NCCL's XML, or text " \
+#define MACHINE_PRESETS "abci, dgx-h100-pod, knl-64, minsky-32, p40-1024, p40-2048" /* of tools/machines */
+#define MACHINE_NAMES                                                                                                \
+    "this-host, a machine that comes with Plait (" MACHINE_PRESETS "), a JSON file, hwloc's or NCCL's XML, or text " \
     "such as \"host:4 package:2 core:8\""
 
 /* A machine and where it comes from. */
