@@ -146,7 +146,7 @@ static void count_children(const struct units *u, uint32_t kind, uint32_t *most,
 
 /* ---- Levels ------------------------------------------------------------------------------------------ */
 
-/* A level: units of kinds[first], each of which has one of kinds[first + 1] ... kinds[last]. */
+/* A level made of kinds[first] to kinds[last]: each unit of a kind but the last has one child. */
 struct run {
     uint32_t first, last, children, least;
 };

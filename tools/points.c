@@ -217,7 +217,7 @@ void points_print(const struct task *t, const struct alone *alone, uint32_t nalo
     print_large(t);
     if (has_steps(t))
         printf("\nexposed: the share of the step in which communication is not hidden by the computation.\n"
-               "efficiency: the computation's time by the step's.\n");
+               "efficiency: the computation's time divided by the step's.\n");
     for (int k = 0; has_steps(t) && t->options->scale != NULL && k < t->nscene; k++)
         print_worth(t, k);
     if (nalone > 0)

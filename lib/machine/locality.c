@@ -14,7 +14,7 @@
 static _Thread_local struct {
     bool done;
     cpu_set_t cpus;
-} bound; /* a thread is bound once; of a described machine, this is all that is known of it */
+} bound; /* what the thread was bound to; on a described machine the kernel's mask does not show it */
 
 static const struct plait_locate_plugin *load(const char *folder, struct plait_locality *out)
 {
