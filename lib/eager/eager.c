@@ -137,7 +137,7 @@ static inline bool has_published(const struct plait_run *run, uint32_t rank)
                                 memory_order_acquire) == run->word;
 }
 
-/* Where the data of `rank` lies, from its control block; PLAIT_LIES_HERE: in its slot. */
+/* The offset of the data of `rank` from its control block; PLAIT_LIES_HERE: the data is in its slot. */
 static inline int64_t lies_at(const struct plait_run *run, uint32_t rank)
 {
     const struct plait_eager_plan *t = &run->o->eager;
@@ -257,11 +257,11 @@ static inline __attribute__((always_inline)) enum plait_status finish(struct pla
     struct plait_comm *comm = run->comm;
 
     run->finished = true;
-    if (t->from.n == comm->nrank - 1)
+    if (t->from.n == comm->nrank - 1) {
         comm->begun = comm->sequence;
-    if (t->turn == 1 && t->to.n > 0 && !run->single_copy &&
-        comm->begun == comm->sequence) /* large slots, two in turn */
-        prefetch_next(comm, t);
+        if (t->turn == 1 && t->to.n > 0 && !run->single_copy && !o->vform) /* of two slots, the other is free now */
+            prefetch_next(comm, t);
+    }
     if (o->geometry.out.nslot > 0 && o->geometry.combines)
         combine(run);
     if (run->by_single_copy) {

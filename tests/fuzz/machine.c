@@ -3,25 +3,10 @@
  * Machines as JSON: a description that is taken is valid, it is written and read again as itself, and a small operation
  * on it ends with a time above its bound. What is refused has a line.
  */
-#include "fuzz.h"
+#define ERRORS_HAVE_A_LINE
+#include "program.h"
 
 #include "machine_file.h"
-#include "message.h"
-
-#include <stdarg.h>
-
-/* The parser's only need of plait-plan. */
-bool complain(const char *format, ...)
-{
-    char text[1024];
-    va_list arguments;
-
-    va_start(arguments, format);
-    const int n = vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    MUST(n > 0 && strncmp(text, "fuzz, line ", 11) == 0 && text[11] >= '1' && text[11] <= '9');
-    return false;
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -3,34 +3,9 @@
  * Traces of steps: what is taken has gradients that are ready within a day, and the trace of one step of one rank with
  * these times reads as itself. What is refused is named with the file.
  */
-#include "fuzz.h"
+#include "program.h"
 
-#include "allocate.h"
-#include "message.h"
 #include "model.h"
-
-#include <stdarg.h>
-
-/* The parser's only needs of the programs. */
-bool complain(const char *format, ...)
-{
-    char text[1024];
-    va_list arguments;
-
-    va_start(arguments, format);
-    const int n = vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    MUST(n > 0 && strncmp(text, "fuzz", 4) == 0);
-    return false;
-}
-
-void *allocate(size_t n, size_t size)
-{
-    void *memory = calloc(n > 0 ? n : 1, size);
-
-    MUST(memory != NULL);
-    return memory;
-}
 
 void model_finish(struct model *m)
 {

@@ -1,24 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lists of tensors: one tensor per line, sizes in range, and the list printed as CSV reads as itself. */
-#include "fuzz.h"
+#include "program.h"
 
-#include "message.h"
 #include "tensors.h"
-
-#include <stdarg.h>
-
-/* The parser's only need of the programs. */
-bool complain(const char *format, ...)
-{
-    char text[512];
-    va_list arguments;
-
-    va_start(arguments, format);
-    const int n = vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    MUST(n > 0 && strncmp(text, "fuzz", 4) == 0);
-    return false;
-}
 
 static bool parse(const void *text, size_t size, struct tensors *out)
 {

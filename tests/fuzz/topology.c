@@ -1,33 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* NCCL's topology XML: a machine that is made of it is valid, and its file is read as itself. What is refused has a line. */
-#include "fuzz.h"
+#include "program.h"
 
-#include "allocate.h"
 #include "hardware.h"
-#include "message.h"
-
-#include <stdarg.h>
-
-/* The parser's only needs of a program. */
-bool complain(const char *format, ...)
-{
-    char text[1024];
-    va_list arguments;
-
-    va_start(arguments, format);
-    const int n = vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    MUST(n > 0 && strncmp(text, "fuzz", 4) == 0);
-    return false;
-}
-
-void *allocate(size_t n, size_t size)
-{
-    void *memory = calloc(n, size);
-
-    MUST(memory != NULL);
-    return memory;
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

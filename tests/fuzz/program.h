@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A program's functions that the parsers call. Every error text begins with the file's name, "fuzz". */
+#ifndef PLAIT_TESTS_FUZZ_PROGRAM_H
+#define PLAIT_TESTS_FUZZ_PROGRAM_H
+
+#include "fuzz.h"
+
+#include "allocate.h"
+#include "message.h"
+
+#include <stdarg.h>
+
+#ifdef ERRORS_HAVE_A_LINE
+#define BEGINS(text) (strncmp(text, "fuzz, line ", 11) == 0 && (text)[11] >= '1' && (text)[11] <= '9')
+#else
+#define BEGINS(text) (strncmp(text, "fuzz", 4) == 0)
+#endif
+
+bool complain(const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+
+    va_start(arguments, format);
+    const int n = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    MUST(n > 0 && BEGINS(text));
+    return false;
+}
+
+void *allocate(size_t n, size_t size)
+{
+    void *memory = calloc(n > 0 ? n : 1, size);
+
+    MUST(memory != NULL);
+    return memory;
+}
+
+#endif
