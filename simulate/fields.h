@@ -25,7 +25,7 @@ bool plait_quantity_allowed(enum plait_quantity q, double value);
 /* The value with the largest unit in which it is short and exact. */
 void plait_quantity_print(enum plait_quantity q, uint64_t value, char out[32]);
 
-/* What a message says that a value must be: 'nanoseconds, or text such as "2 us" (ns, us, ms, s)'. */
+/* The values of a field, for error texts: 'nanoseconds, or text such as "2 us" (ns, us, ms, s)'. */
 const char *plait_quantity_form(enum plait_quantity q);
 
 /* ---- Fields ------------------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@
 
 #define USUAL_CACHE ((size_t)1 << 20)
 
-/* What takes a minute or so. */
+/* Limits: such an operation takes a minute or so. */
 #define MOST_MESSAGES (1ull << 26) /* of all ranks in a slice, or of one rank in all slices */
 #define MOST_AT_ONCE  (1ull << 23) /* messages in flight, which share links */
 

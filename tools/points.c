@@ -77,7 +77,7 @@ static json_t *point_json(const struct task *t, const struct point *p)
     return o;
 }
 
-/* What the user asked for. */
+/* The options that say what was simulated. */
 static void set_question(json_t *root, const struct task *t)
 {
     const struct simulate_options *o = t->options;

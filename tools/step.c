@@ -264,7 +264,7 @@ static bool predict_changes(const struct task *t, char *changes, struct alone *o
 
 /* ---- The command ---------------------------------------------------------------------------------------- */
 
-/* Where the algorithm of a point stops being the fastest, up to the next point: by bisection to 3 %. */
+/* The size up to which the algorithm of a point is the fastest, before the next point: by bisection to 3 %. */
 static bool print_crossing(const struct task *t, struct plait_forecast *f, const struct point *a, const struct point *b)
 {
     struct point p = { .x = b->x };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Traces of steps: what is taken has gradients that are ready within a day, and the trace of one step of one rank with
- * these times reads as itself. What is refused is named with the file.
+ * these times reads as itself. An error names the file.
  */
 #include "program.h"
 

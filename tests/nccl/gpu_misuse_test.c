@@ -443,7 +443,7 @@ static int pinned_memory_waits_for_the_default_stream(ncclComm_t *comm, int rank
     return 0;
 }
 
-/* What is only moved need not be aligned to its elements. */
+/* Buffers that are only moved need not be aligned to their elements. */
 static int unaligned_memory_is_sent_and_gathered(ncclComm_t *comm, int rank, int nrank)
 {
     enum { FEW = 50 };
