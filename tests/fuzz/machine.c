@@ -4,7 +4,7 @@
  * on it ends with a time above its bound. What is refused has a line.
  */
 #define ERRORS_HAVE_A_LINE
-#include "program.h"
+#include "complain.h"
 
 #include "machine_file.h"
 

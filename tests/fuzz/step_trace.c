@@ -3,7 +3,7 @@
  * Traces of steps: what is taken has gradients that are ready within a day, and the trace of one step of one rank with
  * these times reads as itself. An error names the file.
  */
-#include "program.h"
+#include "complain.h"
 
 #include "model.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lists of tensors: one tensor per line, sizes in range, and the list printed as CSV reads as itself. */
-#include "program.h"
+#include "complain.h"
 
 #include "tensors.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* NCCL's topology XML: a machine that is made of it is valid, and its file is read as itself. What is refused has a line. */
-#include "program.h"
+#include "complain.h"
 
 #include "hardware.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A program's functions that the parsers call. Every error text begins with the file's name, "fuzz". */
-#ifndef PLAIT_TESTS_FUZZ_PROGRAM_H
-#define PLAIT_TESTS_FUZZ_PROGRAM_H
+#ifndef PLAIT_TESTS_FUZZ_COMPLAIN_H
+#define PLAIT_TESTS_FUZZ_COMPLAIN_H
 
 #include "fuzz.h"
 
