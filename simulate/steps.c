@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define COPY_TOUCHES   2 /* bytes of memory for each byte copied */
-#define REDUCE_TOUCHES 3 /* for each byte added: o = a + b */
+#define REDUCE_TOUCHES 3 /* for each byte of o = a + b; a sum of n operands touches n + 1 */
 
 /* ---- The processor ------------------------------------------------------------------------------------ */
 
@@ -44,7 +44,7 @@ static uint64_t work_of(const struct simulation *s, const struct member *k, cons
         *speed = PLAIT_PS_PER_S;
         work = level_of(s, pair_to(k, in))->overhead * 1000;
     } else if (j->task == REDUCING) {
-        work *= in->nsource - 1;
+        work = work * (in->nsource + 1) / REDUCE_TOUCHES;
     }
     *speed = *speed > 0 ? (*speed * k->speed + 99) / 100 : 0;
     const uint64_t rate = reading_rate(s, k, j);

@@ -83,7 +83,9 @@ explain_says_what_and_why() {
         says 0 '^allgatherv of at most 256 float32 (1 KiB), 3 ranks$' --explain allgatherv 1K --ranks 3 &&
         says 0 '^allgatherv of at most ' --explain ALLGATHERV 1K && says 0 '^allgatherv of at most ' --explain AllGatherV 1K &&
         says 0 '^allgatherv of at most ' --explain MPI_ALLGATHERV 1K && says 0 '^allgatherv of at most ' --explain all_gather_v_perf 1K &&
-        says 0 '^why  *each rank reads its data straight from its owner.s memory, in one step' --explain broadcast 1M --ranks 8 &&
+        says 0 '^algorithm  *direct$' --explain broadcast 1M --ranks 8 &&
+        says 0 '^why  *the fastest by the model of the machine, with built-in speeds' --explain broadcast 1M --ranks 8 &&
+        says 0 '^candidates  *direct  *[0-9.]* us for 1 MiB$' --explain broadcast 1M --ranks 8 &&
         says 0 '^algorithm  *ring$' --explain allreduce 1M --np 4 --algorithm=All_Reduce:ring -d bf16 &&
         says 0 '^allreduce of 8 float16' --explain allreduce 16 --type half && says 0 '^allreduce of 8 float16' --explain allreduce 16 --dtype half &&
         PLAIT_ALGO=ALLGATHER_V:direct says 0 '^algorithm  *direct$' --explain allgatherv 1M --ranks 4 &&
@@ -99,13 +101,12 @@ explained() {
     local algorithm=$1 coll=$2 size=$3 nodes=$4
     shift 4
     says 0 "^algorithm  *$algorithm\$" --explain "$coll" "$size" --nodes "$nodes" "$@" &&
-        says 0 '^why  *several hosts' --explain "$coll" "$size" --nodes "$nodes" "$@"
+        says 0 '^why  *the fastest by the model' --explain "$coll" "$size" --nodes "$nodes" "$@"
 }
-explain_has_the_rules_of_several_hosts() {
-    explained one-shot allreduce 128K 2x1 && explained ring allreduce 256K 2x1 && explained torus allreduce 1M 4x2 &&
-        explained ring allreduce 1M 3+1+2 && explained ring allgather 64K 4x2 && explained ring reduce_scatter 1M 4x1 &&
-        explained binomial broadcast 64K 4x1 && explained chain broadcast 128K 4x2 && explained chain reduce 1M 4x1 &&
-        explained binomial reduce 1M 4x1 --reproducible &&
+explain_knows_several_hosts() {
+    explained one-shot allreduce 128K 2x1 && explained hierarchy allreduce 1M 3+1+2 && explained halving-doubling allreduce 1M 4x2 &&
+        explained ring allgather 64K 4x2 && explained chain broadcast 1M 4x2 &&
+        explained binomial reduce 64K 4x2 --reproducible &&
         says 0 '^algorithm  *two-shot$' --explain allreduce 1M --nodes 1x4
 }
 explain_refuses_what_the_call_would_refuse() {

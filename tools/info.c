@@ -228,7 +228,7 @@ static int print_choice(const char *coll_name, const char *size_text)
     struct plait_choice choice;
     struct plait_shape shape;
     size_t bytes, element;
-    char size[UNITS_ROOM], slice_size[UNITS_ROOM];
+    char size[UNITS_ROOM], slice_size[UNITS_ROOM], timed[UNITS_ROOM];
 
     if (coll < 0 || coll == PLAIT_BARRIER)
         option_misuse("--explain %s: must be a collective with data, such as allreduce or allgatherv", coll_name);
@@ -256,6 +256,7 @@ static int print_choice(const char *coll_name, const char *size_text)
         return 1;
     }
     units_bytes(size, (double)bytes);
+    units_bytes(timed, (double)choice.timed);
     units_bytes(slice_size, (double)(choice.slice < bytes ? choice.slice : bytes));
     const struct plait_geometry geometry = plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1);
     const bool part = !vform && geometry.kind != PLAIT_KIND_VECTOR, combines = geometry.combines;
@@ -265,6 +266,9 @@ static int print_choice(const char *coll_name, const char *size_text)
            shape.nrank, plural(shape.nrank), inplace ? ", in place" : "");
     printf("algorithm   %s\n", choice.algorithm);
     printf("why         %s\n", choice.why);
+    for (uint32_t i = 0; i < choice.ncandidate; i++)
+        printf("%-12s%-20s %s%.1f us for %s\n", i == 0 ? "candidates" : "", choice.candidate[i].algorithm,
+               choice.candidate[i].estimated ? "about " : "", choice.candidate[i].predicted * 1e6, timed);
     printf("path        %s\n", choice.path);
     printf("slices      %" PRIu64 " of %s\n", choice.nslice, slice_size);
     printf("rounding    %s\n", round_names[choice.round]);

@@ -18,6 +18,8 @@
 
 #include <plait/coll.h>
 
+#include <stdbool.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -308,6 +310,14 @@ struct plait_comm_memory {
 PLAIT_API void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *out);
 
 /* The selected algorithm, and the reason. */
+/* An algorithm that was considered. */
+#define PLAIT_MOST_CANDIDATES 16
+struct plait_candidate {
+    char algorithm[64];
+    double predicted; /* seconds, by the model of the machine */
+    bool estimated;   /* from its claimed cost alone; else simulated */
+};
+
 struct plait_choice {
     char algorithm[64]; /* spec, e.g. "two-shot" */
     /* "eager" (one step, without the engine), "engine", or "eager and engine" (small and large blocks) */
@@ -317,6 +327,13 @@ struct plait_choice {
     enum plait_round round; /* ONCE or HOP; DEFAULT if the type does not round */
     uint64_t plan_hash;     /* of algorithm, shape, slice and rounding */
     char why[256];          /* one sentence */
+    /*
+     * The algorithms that were timed, the chosen one first, then the fastest. Those that cannot be faster by their
+     * claimed costs are left out. None if the call or PLAIT_ALGO names one, or on the eager path.
+     */
+    uint32_t ncandidate;
+    struct plait_candidate candidate[PLAIT_MOST_CANDIDATES];
+    size_t timed; /* bytes for which they were timed: sizes up to 41 % apart share one choice */
 };
 
 /**

@@ -65,7 +65,11 @@ struct plait_machine {
     char name[96];
     uint32_t nlevel; /* 1 .. PLAIT_MOST_LEVELS; level[nlevel - 1] has one unit, which contains the others */
     struct plait_level level[PLAIT_MOST_LEVELS]; /* the smallest first; those without links before those with links */
-    uint64_t copy, reduce; /* bytes copied, and bytes added, per second, not counting the first operand; 0: no time */
+    /*
+     * Bytes per second of a copy, and of the sum of two vectors; 0: no time. A sum of n vectors reads n and writes one,
+     * and takes (n + 1) / 3 times as long as that of two.
+     */
+    uint64_t copy, reduce;
     size_t cache;          /* bytes of a processor's cache; a slice fills half of it; 0: 1 MiB */
     uint32_t nslow;
     struct plait_slow slow[PLAIT_MOST_SLOW];

@@ -119,7 +119,6 @@ struct plait_control {
     struct plait_message_ring messages;
     /* A replica of a control block ends here: only ranks of one host use the rest. */
     struct plait_calibration calibration;
-    struct plait_copies copies; /* of the lowest rank of a node: for all ranks of the node. Written at creation */
     _Alignas(PLAIT_LINE) uint8_t small_data[PLAIT_EAGER_SMALL][PLAIT_EAGER_SOME];
     uint8_t large_data[PLAIT_EAGER_LARGE][PLAIT_EAGER_MAX];
     struct plait_mailbox mailbox[];
@@ -246,8 +245,9 @@ struct plait_comm {
     bool reproducible;
     size_t streams_from;        /* least bytes of copied results that are written with streaming stores */
     bool oversubscribed;        /* more ranks of this comm here than processors */
+    uint32_t processors;        /* if so, those of the host where it is worst; else 0 */
     bool cma;                   /* all ranks can use single copy */
-    struct plait_copies copies; /* copy modes by size */
+    struct plait_copies copies; /* of the lowest rank of this node: copy modes by size */
     struct plait_unread unread;
     enum plait_round round;
     uint32_t *node;          /* [nrank] or NULL */
@@ -262,6 +262,8 @@ struct plait_comm {
     size_t most_eager[PLAIT_NCOLL]; /* bytes + 1: see plait_most_eager_block(); 0: not known yet */
     struct plait_slots *slots; /* of the last operation with variable block sizes (collv.c); NULL before the first */
 
+    struct plait_model *model;                      /* which picks algorithms (engine/model.h) */
+    struct plait_model *team_model;                 /* the same for a team; NULL: not needed yet */
     struct plait_op_plan *op_plans[PLAIT_NOP_PLAN]; /* by hash of the arguments; entries may be NULL */
     struct plait_prog *progs;
     struct plait_tally *tallies;

@@ -10,8 +10,10 @@
 #include "copy_mode.h"
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "comm.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,11 @@
 
 #define NMODE 3
 
+#define MEETINGS    8 /* of these the fastest counts */
+#define PER_MEETING 32
+#define SUMMED      ((size_t)64 << 10) /* bytes of a vector */
+#define SUMS        4
+
 /* A size in the middle of each class, and how often it is exchanged in each mode: a few ms in all on a slow machine. */
 static const struct {
     size_t bytes;
@@ -37,12 +44,16 @@ static const struct {
 /* Without a calibration: the kernel's copy is faster from about 1 MiB on, where blocks leave a core's cache. */
 static const struct plait_copies built_in = { .fast = { 0, 0, 0, PLAIT_FAST_SINGLE, PLAIT_FAST_SINGLE } };
 
-static _Atomic struct plait_copies known; /* of this process; zeroes: none was timed */
+static struct plait_copies known; /* of this process; zeroes: none was timed */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+const struct plait_fork_module plait_copies_fork = { .lock = &lock };
 
 struct plait_copies plait_copies_known(bool calibrate)
 {
-    const struct plait_copies k = atomic_load_explicit(&known, memory_order_relaxed);
-
+    pthread_mutex_lock(&lock);
+    const struct plait_copies k = known;
+    pthread_mutex_unlock(&lock);
     return calibrate && k.calibrated ? k : built_in;
 }
 
@@ -152,6 +163,55 @@ static bool try_size(struct side *s, unsigned k, bool single, double t[NMODE])
     return true;
 }
 
+static uint32_t rate_of(size_t bytes, double seconds)
+{
+    const double rate = (double)bytes / seconds / 1e6;
+    return rate < 1 ? 1 : rate < 1e9 ? (uint32_t)rate : 1000000000;
+}
+
+static double least_of(const double t[NMODE])
+{
+    double least = 0;
+
+    for (unsigned mode = 0; mode < NMODE; mode++)
+        if (t[mode] > 0 && (least == 0 || t[mode] < least))
+            least = t[mode];
+    return least;
+}
+
+/* The time in which the ranks meet, as flags take it; 0: they share a processor, or the other does not come. */
+static uint32_t time_latency(struct side *s)
+{
+    double least = 0;
+
+    for (unsigned i = 0; i < MEETINGS; i++) {
+        const double start = plait_clock();
+        for (unsigned n = 0; n < PER_MEETING; n++)
+            if (!meet(s))
+                return 0;
+        const double took = (plait_clock() - start) / PER_MEETING;
+        least = least == 0 || took < least ? took : least;
+    }
+    return share_processor(s) ? 0 : (uint32_t)(1e9 * least);
+}
+
+/* Both ranks add at the same time, as in collectives. */
+static uint32_t time_reduce(const struct side *s)
+{
+    const plait_reduce_fn add = plait_reduce_find(s->kernels, PLAIT_FLOAT32, PLAIT_SUM);
+    const void *const from[] = { s->from, s->from + SUMMED };
+    const struct plait_how how = { .type = PLAIT_FLOAT32 };
+    double least = 0;
+
+    for (unsigned i = 0; i < SUMS; i++) {
+        const double start = plait_clock();
+        add(s->to, from, 2, SUMMED / sizeof(float), &how);
+        const double took = plait_clock() - start;
+        least = least == 0 || took < least ? took : least;
+    }
+    return rate_of(SUMMED, least);
+}
+
 /* Sizes that were not timed are treated as the next smaller one. False: no size was timed. */
 static bool time_all(struct side *s, struct plait_copies *out)
 {
@@ -160,14 +220,18 @@ static bool time_all(struct side *s, struct plait_copies *out)
 
     *out = built_in;
     out->calibrated = true;
+    out->latency = time_latency(s);
+    out->reduce = time_reduce(s);
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
         double t[NMODE] = { 0 };
         goes_on = goes_on && try_size(s, k, single, t);
         if (goes_on && t[PLAIT_COPY_STAGED] > 0 && t[PLAIT_COPY_STREAMED] > 0) {
             out->fast[k] = plait_copies_fastest(t);
+            out->copy[k] = rate_of(sizes[k].bytes, least_of(t));
             timed = true;
         } else if (timed) {
             out->fast[k] = out->fast[k - 1];
+            out->copy[k] = out->copy[k - 1];
         }
     }
     return timed;
@@ -187,8 +251,10 @@ static bool move_away(const struct side *s, cpu_set_t *before)
 
 void plait_copies_keep(const struct plait_copies *copies)
 {
+    pthread_mutex_lock(&lock);
     if (copies->calibrated)
-        atomic_store_explicit(&known, *copies, memory_order_relaxed);
+        known = *copies;
+    pthread_mutex_unlock(&lock);
 }
 
 void *plait_copies_calibrate(struct plait_comm *comm, uint32_t other, bool leads)
@@ -219,7 +285,7 @@ void *plait_copies_calibrate(struct plait_comm *comm, uint32_t other, bool leads
             touch(s.other_stage);
             const bool moved = !leads && move_away(&s, &before);
             if (time_all(&s, &copies) && leads)
-                comm->own->copies = copies;
+                comm->copies = copies;
             if (moved)
                 sched_setaffinity(0, sizeof before, &before);
         }

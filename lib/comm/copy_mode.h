@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copy modes: how data goes to a rank of another process that does not map it.
+ * Speeds of this host, and copy modes: how data goes to a rank of another process that does not map it.
  *
  * Single copy: the receiver reads it by process_vm_readv. Staged: the sender copies it into shared memory, with cached
  * or with streaming stores, and the receiver copies it out. Which one is fastest depends on the size, on the cost of a
@@ -10,7 +10,8 @@
  * So copies are timed once per process, when it creates its first communicator of several processes. The lowest rank
  * of each node does so together with a rank of another process of the node: both send each other blocks of some sizes
  * in every mode (plait_copies_calibrate()). The node's other ranks take over its result. After that the table is only
- * read. The sender alone decides about a block; the receiver takes what it finds.
+ * read. The sender alone decides about a block; the receiver takes what it finds. The latency, the rates of the fastest
+ * copies and of a sum are kept, too, for the choice of algorithms (engine/model.h).
  */
 #ifndef PLAIT_LIB_COMM_COPY_MODE_H
 #define PLAIT_LIB_COMM_COPY_MODE_H
@@ -33,8 +34,11 @@ enum {
 
 struct plait_copies {
     uint8_t fast[PLAIT_COPY_CLASSES]; /* flags */
-    bool calibrated;                  /* false: built in */
-    uint8_t unused[2];                /* to 8 bytes, which are read and written at once */
+    bool calibrated;                  /* false: built in, and all rates are 0 */
+    uint8_t unused[2];
+    uint32_t latency;                  /* ns, of a flag from rank to rank */
+    uint32_t copy[PLAIT_COPY_CLASSES]; /* MB/s, of each of two ranks that copy from each other; 0: not timed */
+    uint32_t reduce;                   /* MB/s, of a rank that adds two short float vectors; 0: not timed */
 };
 
 /* One rank's side of a calibration, in its control block. */
@@ -79,7 +83,7 @@ void plait_copies_keep(const struct plait_copies *copies);
 /*
  * The calibration of this process's table, together with rank `other` of another process of the node, which makes the
  * same call. It begins no exchange after 18 ms, also if the other does not come. One of the two leads: it has the
- * result in own->copies.
+ * result in comm->copies.
  *
  * Returns memory of the arena (or NULL) which the caller frees once the other rank has made its call, too: until then
  * it may read it.

@@ -18,6 +18,7 @@ static struct plait_wish wish_of(const struct plait_comm *comm, enum plait_coll 
     struct plait_wish w = plait_wish_of(&comm->config, coll, op, vform, call);
 
     w.algorithms = comm->algorithms;
+    w.model = comm->model;
     w.cache = comm->cache;
     w.round = w.round != PLAIT_ROUND_DEFAULT ? w.round : comm->round;
     w.reproducible |= comm->reproducible;
@@ -41,6 +42,19 @@ static struct plait_team all_of(const struct plait_comm *comm)
     return (struct plait_team){
         .n = comm->nrank, .me = comm->rank, .node = comm->node, .nlevel = comm->nlevel, .level = comm->level
     };
+}
+
+/* A comm has one team beside that of all ranks (device_whole.c). */
+static enum plait_status find_team_model(struct plait_comm *comm, const struct plait_team *team,
+                                         struct plait_model **out)
+{
+    const struct plait_model_options o = { .nrank = team->n, .node = team->node, .cache = comm->cache };
+    enum plait_status status = PLAIT_OK;
+
+    if (comm->team_model == NULL)
+        status = plait_model_create(&o, &comm->team_model);
+    *out = comm->team_model;
+    return status;
 }
 
 /* A barrier runs as an all-reduce of zero elements. */
@@ -149,8 +163,10 @@ static void fold(struct plait_op_plan *o)
 static enum plait_status make_op_plan(struct plait_comm *comm, const struct plait_team *team, struct plait_op_plan *o)
 {
     struct plait_shape shape = shape_of(team, o->coll, o->root, o->inplace);
-    const struct plait_wish wish = wish_of(comm, o->coll, o->op, o->vform, o->space, &o->call);
-    enum plait_status status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
+    struct plait_wish wish = wish_of(comm, o->coll, o->op, o->vform, o->space, &o->call);
+    enum plait_status status = team->ranks == NULL ? PLAIT_OK : find_team_model(comm, team, &wish.model);
+    if (status == PLAIT_OK)
+        status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
 
     o->aside = o->inplace && !shape.inplace;
     if (status == PLAIT_OK && !o->selection.eager)

@@ -10,6 +10,7 @@
 #include <plait/topology.h>
 
 #include <stdio.h>
+#include <string.h>
 
 void plait_explain(const struct plait_selection *s, enum plait_coll coll, size_t size, struct plait_choice *out)
 {
@@ -19,6 +20,11 @@ void plait_explain(const struct plait_selection *s, enum plait_coll coll, size_t
                                   .nslice = s->nslice,
                                   .round = s->round,
                                   .plan_hash = s->plan_hash };
+    if (s->pick != NULL) {
+        out->timed = s->pick->bytes;
+        out->ncandidate = s->pick->n;
+        memcpy(out->candidate, s->pick->candidates, s->pick->n * sizeof *out->candidate);
+    }
     snprintf(out->algorithm, sizeof out->algorithm, "%s", s->spec);
     snprintf(out->path, sizeof out->path, "%s", s->eager ? "eager" : s->split > 0 ? "eager and engine" : "engine");
     snprintf(out->why, sizeof out->why, "%s%s", s->why,
@@ -90,11 +96,22 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     w.cache = topology.l2;
     w.oversubscribed = shape->nrank > topology.ncpu;
     w.remote = plait_has_nodes(shape->node, shape->nrank);
+    const struct plait_model_options o = { .nrank = shape->nrank,
+                                           .node = shape->node,
+                                           .processors = w.oversubscribed ? topology.ncpu : 0,
+                                           .cache = topology.l2,
+                                           .pace = config.pace };
+    status = plait_model_create(&o, &w.model);
+    if (status != PLAIT_OK)
+        return status;
+    const struct plait_copies speeds = plait_copies_known(config.calibrate);
+    plait_model_use(w.model, &speeds);
     copy.coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll;
     copy.inplace = plait_works_inplace(shape->coll, shape->inplace, call) &&
                    (!w.vform || plait_geometry_of(shape->coll, 1, 0, 0, 1).rooted);
     status = (w.vform ? select_vform : plait_select)(&copy, count, type, &w, &s);
     if (status == PLAIT_OK)
         plait_explain(&s, copy.coll, plait_dtype_size(type), out);
+    plait_model_destroy(w.model);
     return status;
 }

@@ -1,43 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The rule, on one machine. Sizes are of the vector, or, where it says "of each rank", of one rank's block.
+ * How an operation runs. Small ones of at most 64 ranks on one host are eager (eager.c): one-shot or direct without the
+ * engine. Of the others the model picks the algorithm (model.h). V-forms are direct, as each block has its own message;
+ * reduce-scatter and all-gather of more than 64 ranks go around the ring.
  *
- * All-reduce and barrier:
- *
- *   eager (see below)                    one-shot, without the engine
- *   2 ranks, or ranks that share processors, each reading at most 128 KiB of the others
- *                                        one-shot: a step less
- *   at most 64 ranks                     two-shot: every byte is reduced once and crosses once
- *   more ranks, up to 64 KiB             binomial: fewest messages
- *   more ranks                           halving-doubling: two-shot's volume in log P messages
- *
- * The others are direct up to 64 ranks: every rank reads its data in the owner's memory, one step (eager, see below).
- * With more ranks:
- *
- *   reduce-scatter                       ring
- *   all-gather, all-to-all               up to 4 KiB of each rank bruck, then ring and direct
- *   rooted collectives                   binomial
- *
- * All but the ring reduce in the canonical order. `reproducible` replaces the ring by direct.
- *
- * Over several hosts, all-reduce:
- *
- *   up to 4 KiB of at most 8 ranks, up to 128 KiB of 2 ranks
- *                                        one-shot
- *   up to 64 KiB, or canonical order     halving-doubling
- *   a host's ranks not neighbours        hierarchy
- *   one rank per host, or hosts with different numbers of ranks
- *                                        ring
- *   hosts with equally many ranks        torus
- *
- * The others, with more than two ranks; collectives and cases not listed are as on one machine:
- *
- *   reduce-scatter, all-gather           from 64 KiB of each rank, if a host's ranks are neighbours, ring
- *   broadcast, reduce                    up to 4 KiB of at most 8 ranks direct; up to 64 KiB, or in the canonical
- *                                        order, binomial; then chain
- *
- * Eager path (eager.c): one-shot and direct of at most 64 ranks, without the engine. A rank receives at most 128 KiB.
- * It sends (its IN) at most the following, and never more than 32 KiB:
+ * A rank receives at most 128 KiB in an eager operation. It sends (its IN) at most the following, and never more than
+ * 32 KiB:
  *
  *   all-reduce of more than two ranks    8 KiB: there both paths take equally long (Zen 4, up to 8 ranks)
  *   other calls                          16 KiB (measured with 2 ranks on two processors, Zen 5, docs/performance.md)
@@ -58,20 +26,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_DIRECT       PLAIT_EAGER_RANKS /* ranks up to which all exchange messages with all */
-#define MOST_EAGER        16384             /* bytes that a rank sends in an eager operation */
-#define MOST_ONE_SHOT     8192      /* the same in an all-reduce of more than two ranks, which has two-shot for more */
-#define MOST_EAGER_EACH   4096      /* the same for each rank of the comm, if ranks share processors */
-#define MOST_READ         (1 << 17) /* bytes that a rank receives */
-#define MOST_BINOMIAL     (1 << 16) /* bytes up to which few messages beat little volume */
-#define MOST_FEW          4096      /* bytes of each rank up to which bruck is used */
-#define MOST_REMOTE_SHOT  4096      /* bytes that each rank sends each other rank across hosts, if all do at once */
-#define MOST_REMOTE_RANKS 8         /* ranks of several hosts up to which all send to all */
-#define MOST_REMOTE_PAIR  (1 << 17) /* bytes that two ranks send each other; two steps of half a vector send as much */
-#define SMALLEST_SLICE    ((size_t)64 << 10)
-#define LEAST_MESSAGE     ((size_t)64 << 10) /* of long chains: on fast networks, several times the latency */
-#define LINK_RATE         4e9 /* bytes/s; slices last at least a paced link's latency, so a few in flight hide it */
-#define OVERSUBSCRIBED    4   /* factor of the slice of moved blocks if ranks share processors */
+#define MOST_DIRECT     PLAIT_EAGER_RANKS /* ranks up to which all exchange messages with all */
+#define MOST_EAGER      16384             /* bytes that a rank sends in an eager operation */
+#define MOST_ONE_SHOT   8192      /* the same in an all-reduce of more than two ranks, which has two-shot for more */
+#define MOST_EAGER_EACH 4096      /* the same for each rank of the comm, if ranks share processors */
+#define MOST_READ       (1 << 17) /* bytes that a rank receives */
+#define SMALLEST_SLICE  ((size_t)64 << 10)
+#define LEAST_MESSAGE   ((size_t)64 << 10) /* of long chains: on fast networks, several times the latency */
+#define LINK_RATE       4e9 /* bytes/s; slices last at least a paced link's latency, so a few in flight hide it */
+#define OVERSUBSCRIBED  4   /* factor of the slice of moved blocks if ranks share processors */
 
 struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_coll coll, enum plait_op op, bool vform,
                                 const struct plait_call *call)
@@ -138,106 +101,47 @@ static bool is_one_step(const struct plait_alg *alg)
     return plait_is_of_library(alg) && (strcmp(alg->name, "one-shot") == 0 || strcmp(alg->name, "direct") == 0);
 }
 
-static bool is_short_remote(const struct plait_shape *shape, size_t bytes)
-{
-    return bytes <= MOST_REMOTE_SHOT && shape->nrank <= MOST_REMOTE_RANKS;
-}
-
 struct choice {
     const char *spec, *why;
+    const struct plait_pick *pick;
 };
 
-/* The links between hosts take the most time: minimise latencies there for small vectors, bytes for large ones. */
-static struct choice allreduce_over_hosts(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
+static struct choice of_vform(const struct plait_shape *shape, bool canonical)
 {
-    const bool canonical = w->reproducible || w->ordered;
-    uint32_t each;
-
-    if (is_short_remote(shape, bytes) || (bytes <= MOST_REMOTE_PAIR && shape->nrank == 2))
-        return (struct choice){ "one-shot", "several hosts, small, few ranks: everyone sends to everyone" };
-    if (bytes <= MOST_BINOMIAL || canonical)
-        return (struct choice){ "halving-doubling", "several hosts, small or in canonical order: logarithmic depth" };
-    if (plait_nodes_of(shape, &each) == 0)
-        return (struct choice){ "hierarchy:direct",
-                                "several hosts, ranks not consecutive: by way of one rank of each host" };
-    if (each <= 1)
-        return (struct choice){
-            "ring", "several hosts, one rank each or unequal numbers: each rank sends to its neighbour only"
-        };
-    return (struct choice){
-        "torus",
-        "several hosts with equally many ranks: reduce-scatter in each, all-reduce between them, all-gather in each"
-    };
-}
-
-/* The same for the other collectives. spec NULL: as on one machine. */
-static struct choice others_over_hosts(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
-{
-    const struct choice as_on_one = { NULL, NULL };
-    const bool canonical = (w->reproducible || w->ordered) && plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
-    uint32_t each;
-
-    if (!w->remote || w->vform || shape->nrank == 2)
-        return as_on_one;
-    switch (shape->coll) {
-    case PLAIT_REDUCE_SCATTER:
-    case PLAIT_ALLGATHER:
-        if (bytes < MOST_BINOMIAL || canonical || plait_nodes_of(shape, &each) == 0)
-            return as_on_one;
-        return (struct choice){ "ring", "several hosts, large: each block crosses each link once" };
-    case PLAIT_BROADCAST:
-    case PLAIT_REDUCE:
-        if (is_short_remote(shape, bytes))
-            return as_on_one;
-        if (bytes <= MOST_BINOMIAL || canonical)
-            return (struct choice){ "binomial", "several hosts, small or in canonical order: logarithmic depth" };
-        return (struct choice){ "chain", "several hosts, large: the vector crosses each link once" };
-    default:
-        return as_on_one;
-    }
-}
-
-static struct choice allreduce_by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
-{
-    if (plait_fits_eager(shape->coll, shape->nrank, bytes, w))
-        return (struct choice){ "one-shot", PLAIT_WHY_EAGER };
-    if (w->remote)
-        return allreduce_over_hosts(shape, bytes, w);
-    if ((shape->nrank == 2 || w->oversubscribed) && bytes * (shape->nrank - 1) <= MOST_READ)
-        return (struct choice){
-            "one-shot", "2 ranks, or more ranks than processors, and a short vector: each reduces all inputs, one step"
-        };
-    if (shape->nrank <= MOST_DIRECT)
-        return (struct choice){ "two-shot",
-                                "up to 64 ranks: each reduces one block from everyone's memory, then all read them" };
-    if (bytes <= MOST_BINOMIAL)
-        return (struct choice){ "binomial", "more than 64 ranks, small: fewest messages" };
-    return (struct choice){ "halving-doubling", "more than 64 ranks: fewest bytes in logarithmic depth" };
+    if (shape->nrank > MOST_DIRECT &&
+        (shape->coll == PLAIT_ALLGATHER || (shape->coll == PLAIT_REDUCE_SCATTER && !canonical)))
+        return (struct choice){ "ring", "more than 64 ranks: each rank sends to its neighbour only", NULL };
+    return (struct choice){ "direct", "blocks of different sizes: each has its own message", NULL };
 }
 
 /* bytes: of the block that one rank sends another, or of the vector. */
-static struct choice by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
+static enum plait_status choose(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
+                                struct choice *out)
 {
-    const bool few = bytes <= MOST_FEW && !w->vform;
+    const bool vector = shape->coll == PLAIT_ALLREDUCE || shape->coll == PLAIT_BARRIER,
+               canonical = w->reproducible || w->ordered;
+    const struct plait_pick *pick;
 
-    if (shape->coll == PLAIT_ALLREDUCE || shape->coll == PLAIT_BARRIER)
-        return allreduce_by_size(shape, bytes, w);
-    const struct choice over_hosts = others_over_hosts(shape, bytes, w);
-    if (over_hosts.spec != NULL)
-        return over_hosts;
-    if (plait_fits_eager(shape->coll, shape->nrank, bytes, w))
-        return (struct choice){ "direct", PLAIT_WHY_EAGER };
-    if (w->vform && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER)
-        return (struct choice){ "direct", "blocks of different sizes: each has its own message" };
-    if (shape->nrank <= MOST_DIRECT || (shape->coll == PLAIT_REDUCE_SCATTER && (w->reproducible || w->ordered)))
-        return (struct choice){ "direct", "each rank reads its data straight from its owner's memory, in one step" };
-    if (few && (shape->coll == PLAIT_ALLGATHER || shape->coll == PLAIT_ALLTOALL))
-        return (struct choice){ "bruck", "more than 64 ranks, small: fewest messages" };
-    if (shape->coll == PLAIT_REDUCE_SCATTER || shape->coll == PLAIT_ALLGATHER)
-        return (struct choice){ "ring", "more than 64 ranks: each rank sends to its neighbour only" };
-    if (shape->coll == PLAIT_ALLTOALL)
-        return (struct choice){ "direct", "more than 64 ranks: every block is sent once" };
-    return (struct choice){ "binomial", "more than 64 ranks: a tree of logarithmic depth" };
+    if (w->spec[0] != '\0') {
+        *out = (struct choice){ w->spec, w->spec_origin, NULL };
+        return PLAIT_OK;
+    }
+    if (plait_fits_eager(shape->coll, shape->nrank, bytes, w)) {
+        *out = (struct choice){ vector ? "one-shot" : "direct", PLAIT_WHY_EAGER, NULL };
+        return PLAIT_OK;
+    }
+    if (w->vform) {
+        *out = of_vform(shape, canonical);
+        return PLAIT_OK;
+    }
+    const enum plait_status status = plait_model_pick(w->model, shape, bytes, canonical, w->device, &pick);
+    if (status == PLAIT_OK)
+        *out =
+            (struct choice){ pick->candidates[0].algorithm,
+                             pick->timed ? "the fastest by the model of the machine, with the speeds of rank 0's host"
+                                         : "the fastest by the model of the machine, with built-in speeds",
+                             pick };
+    return status;
 }
 
 static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dtype type, bool combines,
@@ -316,11 +220,15 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
 {
     const size_t size = plait_dtype_size(type), bytes = count * size;
     const struct plait_geometry geometry = plait_geometry_of(shape->coll, 1, 0, 0, 1);
-    const struct choice c = w->spec[0] != '\0' ? (struct choice){ w->spec, w->spec_origin } : by_size(shape, bytes, w);
+    struct choice c = { NULL, NULL, NULL };
+    struct plait_selection s = { 0 };
+    enum plait_status status = choose(shape, bytes, w, &c);
     const char *spec = c.spec;
-    struct plait_selection s = { .why = c.why };
-    enum plait_status status = plait_alg_find(w->algorithms, spec, shape, &s.alg);
 
+    if (status == PLAIT_OK)
+        status = plait_alg_find(w->algorithms, spec, shape, &s.alg);
+    s.why = c.why;
+    s.pick = c.pick;
     if (status != PLAIT_OK)
         return status;
     if ((w->reproducible || w->ordered) && geometry.combines && !s.alg->canonical)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Select algorithm, path, slice and rounding of an operation: a pure function, equal on all ranks. */
+/* Select algorithm, path, slice and rounding of an operation, equally on all ranks. */
 #ifndef PLAIT_LIB_ENGINE_SELECT_H
 #define PLAIT_LIB_ENGINE_SELECT_H
+
+#include "model.h"
 
 #include "operation/operation.h"
 
@@ -9,7 +11,8 @@
 
 struct plait_wish { /* what the caller, the comm and the configuration ask for */
     const struct plait_alg *const *algorithms;
-    char spec[PLAIT_MAX_SPEC]; /* "" when the size decides */
+    struct plait_model *model; /* asked when spec is "" */
+    char spec[PLAIT_MAX_SPEC]; /* "": the model decides */
     const char *spec_origin;
     size_t slice; /* bytes; 0: `cache` decides */
     size_t cache; /* bytes of the cache a slice should stay in */

@@ -3,6 +3,7 @@
 
 #include "cards.h"
 #include "levels.h"
+#include "speeds.h"
 
 #include "base/descriptor.h"
 #include "base/status.h"
@@ -174,14 +175,14 @@ static void warn_of_strangers(const struct plait_comm *comm, const struct connec
 }
 
 /*
- * Are there more ranks than processors on some node? Only processors in the ranks' affinity masks count, so ranks
- * that are bound to one processor each are not too many.
+ * The fewest processors of a node that has more ranks; 0: none has. Only processors in the ranks' affinity masks count,
+ * so ranks that are bound to one processor each are not too many.
  */
-static bool has_too_many(const struct plait_comm *comm, const struct connecting *m)
+static uint32_t too_few_processors(const struct plait_comm *comm, const struct connecting *m)
 {
-    bool too_many = false;
+    uint32_t fewest = 0;
 
-    for (uint32_t node = 0; node < m->nnode && !too_many; node++) {
+    for (uint32_t node = 0; node < m->nnode; node++) {
         cpu_set_t cpus;
         uint32_t n = 0;
         CPU_ZERO(&cpus);
@@ -191,9 +192,10 @@ static bool has_too_many(const struct plait_comm *comm, const struct connecting 
                 n++;
             }
         const uint32_t ncpu = (uint32_t)CPU_COUNT(&cpus);
-        too_many = ncpu > 0 && n > ncpu;
+        if (ncpu > 0 && n > ncpu && (fewest == 0 || ncpu < fewest))
+            fewest = ncpu;
     }
-    return too_many;
+    return fewest;
 }
 
 /* Find every rank's control block in the mapped arenas. Of a rank on another node it is a local replica. */
@@ -221,7 +223,8 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct con
         if (p->process->pidfd >= 0 && m->leads[r])
             comm->processes[comm->nprocess++] = (struct pollfd){ .fd = p->process->pidfd, .events = POLLIN };
     }
-    comm->oversubscribed = has_too_many(comm, m);
+    comm->processors = too_few_processors(comm, m);
+    comm->oversubscribed = comm->processors > 0;
     return status;
 }
 
@@ -320,47 +323,6 @@ static bool can_read_all(const struct plait_comm *comm)
     return true;
 }
 
-/*
- * Choose copy modes: the lowest rank of a node shows its table to all, who read it after the next agreement. If its
- * process has timed no copies yet, it does so now, with the node's next rank of another process.
- */
-static void calibrate_copies(struct plait_comm *comm, struct connecting *m)
-{
-    const uint32_t first = m->first;
-    uint32_t other = first + 1;
-
-    while (other < comm->nrank &&
-           (m->node[other] != m->node[first] || plait_is_same_token(m->all[other].process, m->all[first].process)))
-        other++;
-    if (comm->rank == first)
-        comm->own->copies = plait_copies_known(comm->config.calibrate);
-    if (other < comm->nrank && (comm->rank == first || comm->rank == other) && !m->all[first].copies)
-        m->stage = plait_copies_calibrate(comm, comm->rank == first ? other : first, comm->rank == first);
-}
-
-/*
- * The copy modes that the node's lowest rank has shown, and whether all ranks can read each other's memory: each rank
- * stored `copies` and `reads` before the last agreement. PLAIT_CMA=1: single copy wherever it is possible. Ranks that
- * share a processor share its caches, too: streaming stores would empty these before the next one reads.
- */
-static void take_copies(struct plait_comm *comm, const struct connecting *m)
-{
-    comm->copies = comm->peers[m->first].control->copies;
-    plait_copies_keep(&comm->copies);
-    if (!comm->copies.calibrated && comm->config.calibrate && comm->nprocess > 0 && comm->rank == m->first)
-        plait_comm_log(comm, PLAIT_LOG_INFO,
-                       "copies were not timed, as the processors were busy; built-in copy modes are used");
-    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
-        if (comm->config.cma == PLAIT_CMA_ALWAYS)
-            comm->copies.fast[k] |= PLAIT_FAST_SINGLE;
-        if (comm->oversubscribed)
-            comm->copies.fast[k] &= (uint8_t)~PLAIT_FAST_STREAMED;
-    }
-    comm->cma = true;
-    for (uint32_t r = 0; r < comm->nrank; r++)
-        comm->cma &= atomic_load_explicit(&comm->peers[r].control->reads, memory_order_relaxed) != 0;
-}
-
 #define RESULT_CACHES 4 /* caches of a core, see below */
 
 static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *boot, struct connecting *m)
@@ -402,14 +364,12 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
     if (status == PLAIT_OK && comm->config.cma && m->nnode == 1)
         atomic_store_explicit(&comm->own->reads, can_read_all(comm), memory_order_relaxed);
     if (status == PLAIT_OK)
-        calibrate_copies(comm, m);
+        m->stage = plait_speeds_time(comm, all, m->node, m->first);
     if (m->nnode > 1) {
         status = plait_bootstrap_agree(boot, status);
         status = status == PLAIT_OK ? join_hosts(comm, boot, m) : status;
     }
-    status = plait_bootstrap_agree(boot, status);
-    if (status == PLAIT_OK)
-        take_copies(comm, m);
+    status = plait_speeds_agree(comm, boot, m->node, m->first, status);
     if (status == PLAIT_OK && m->nnode > 1)
         keep_sockets(comm, boot, m);
     return status;

@@ -14,6 +14,7 @@
 #include "call/spaces.h"
 #include "comm/doorbells.h"
 #include "comm/port.h"
+#include "engine/model.h"
 #include "engine/prog.h"
 #include "failure/failure.h"
 #include "failure/remote/remote.h"
@@ -150,6 +151,8 @@ static void free_private(struct plait_comm *comm)
     free(comm->run);
     plait_arena_free(comm->scaled.memory);
     free(comm->algorithms);
+    plait_model_destroy(comm->model);
+    plait_model_destroy(comm->team_model);
     free(comm->node);
     free(comm->level);
     plait_nodes_finish(&comm->nodes);

@@ -34,6 +34,7 @@ struct plait_selection {
     bool whole;   /* the space may compute the results without the plan's steps (space.h) */
     uint64_t plan_hash;
     const char *why;
+    const struct plait_pick *pick; /* by which the algorithm was chosen (engine/model.h); or NULL */
 };
 
 /* Are scaled or divided inputs written to OUT before the sum? Only in an allreduce, else to other memory. */

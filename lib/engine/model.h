@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The model of a communicator's machine: hosts whose ranks share memory, joined by a network. The simulator says which
+ * algorithm is the fastest on it.
+ *
+ * Sizes fall into classes, each twice as long as the one before. The first operation of a class simulates the
+ * candidates, which takes about a millisecond for 8 ranks; the answer is kept. An algorithm whose claim shows that it
+ * cannot be the fastest is left out, and one that has too many messages is estimated by its claim. The model is equal
+ * on all ranks, and the simulator computes in integers, so all ranks pick the same.
+ */
+#ifndef PLAIT_LIB_ENGINE_MODEL_H
+#define PLAIT_LIB_ENGINE_MODEL_H
+
+#include "base/config.h"
+#include "comm/copy_mode.h"
+
+#include <plait/comm.h>
+#include <plait/plan.h>
+#include <plait/simulate.h>
+
+struct plait_model;
+
+/* Everything is equal on all ranks. */
+struct plait_model_options {
+    uint32_t nrank;
+    const uint32_t *node;   /* as in struct plait_shape */
+    uint32_t processors;    /* of each host; 0: as many as ranks */
+    size_t cache;           /* bytes, of a processor */
+    struct plait_pace pace; /* of slowed links between all ranks */
+};
+
+struct plait_pick { /* lives as long as the model */
+    size_t bytes;   /* for which the candidates were timed */
+    bool timed;     /* with speeds that were timed; else with built-in ones */
+    uint32_t n;
+    struct plait_candidate candidates[PLAIT_MOST_CANDIDATES]; /* the best first */
+};
+
+/* PLAIT_ERR_NOMEM. options: copied. */
+enum plait_status plait_model_create(const struct plait_model_options *options, struct plait_model **out);
+void plait_model_destroy(struct plait_model *model);
+
+/* From now on with these speeds of ranks that share memory, if they were timed; else, and until then, with built-in ones. */
+void plait_model_use(struct plait_model *model, const struct plait_copies *speeds);
+
+/*
+ * The fastest of the library's algorithms.
+ *
+ * shape      reads coll, nrank, node, nlevel and level. Rooted collectives are simulated with root 0
+ * bytes      of the vector, or of a block
+ * canonical  only of those that combine in the canonical order
+ * device     the data is in a GPU's memory
+ * Errors: PLAIT_ERR_NOMEM, PLAIT_ERR_CONFIG (no algorithm fits). Thread: any.
+ */
+enum plait_status plait_model_pick(struct plait_model *model, const struct plait_shape *shape, size_t bytes,
+                                   bool canonical, bool device, const struct plait_pick **out);
+
+#endif

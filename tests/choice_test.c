@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which algorithm is chosen, by the model of the machine; and that all ranks choose alike. */
+#include "ranks.h"
+
+#include <plait/plan.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define CLOSE 0.04 /* times that differ less decide nothing */
+
+static const size_t counts[] = { 1, 5000, 40000, (size_t)1 << 32 };
+#define NCOUNT (sizeof counts / sizeof *counts)
+
+static const uint32_t two_each[] = { 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7 },
+                      crosswise[] = { 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1 },
+                      uneven[] = { 0, 0, 0, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3 };
+static const uint32_t *const maps[] = { NULL, two_each, crosswise, uneven };
+#define NMAP (sizeof maps / sizeof *maps)
+
+static const struct plait_alg *find(const char *spec, const struct plait_shape *shape)
+{
+    struct plait_shape s = *shape;
+    const struct plait_alg *alg;
+
+    assert_int_equal(plait_alg_find(plait_algs, spec, &s, &alg), PLAIT_OK);
+    return alg;
+}
+
+/* The candidates of one choice are sorted, and the chosen one is among the fastest. */
+static void check_candidates(const struct plait_choice *c, const struct plait_shape *shape)
+{
+    assert_true(c->ncandidate >= 1 && c->ncandidate <= PLAIT_MOST_CANDIDATES);
+    assert_string_equal(c->candidate[0].algorithm, c->algorithm);
+    for (uint32_t i = 0; i < c->ncandidate; i++) {
+        assert_true(c->candidate[i].predicted > 0);
+        assert_true(i < 2 || c->candidate[i].predicted >= c->candidate[i - 1].predicted);
+        if (c->candidate[0].predicted > (1 + CLOSE) * c->candidate[i].predicted)
+            fail_msg("%s of %u ranks: %s, but %s is faster", plait_coll_name(shape->coll), shape->nrank, c->algorithm,
+                     c->candidate[i].algorithm);
+        for (uint32_t k = 0; k < i; k++)
+            assert_string_not_equal(c->candidate[i].algorithm, c->candidate[k].algorithm);
+    }
+}
+
+/* Every collective, over numbers of ranks, maps of nodes and sizes. */
+static void for_all(void (*see)(const struct plait_shape *shape, size_t count))
+{
+    for (int coll = 0; coll < PLAIT_NCOLL; coll++)
+        for (uint32_t n = 2; n <= 12; n += n < 3 ? 1 : 3)
+            for (size_t k = 0; k < NMAP; k++)
+                for (size_t i = 0; i < NCOUNT && coll != PLAIT_BARRIER; i++) {
+                    const struct plait_shape shape = { .coll = (enum plait_coll)coll, .nrank = n, .node = maps[k] };
+                    see(&shape, counts[i]);
+                }
+}
+
+static void see_fastest(const struct plait_shape *shape, size_t count)
+{
+    struct plait_choice c;
+
+    assert_int_equal(plait_choose(shape, count, PLAIT_FLOAT32, PLAIT_SUM, NULL, &c), PLAIT_OK);
+    if (strcmp(c.path, "engine") == 0)
+        check_candidates(&c, shape);
+    else
+        assert_int_equal(c.ncandidate, 0);
+}
+
+static void the_chosen_algorithm_is_among_the_fastest(void **state)
+{
+    (void)state;
+    for_all(see_fastest);
+}
+
+static void see_canonical(const struct plait_shape *shape, size_t count)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_choice c;
+
+    call.reproducible = 1;
+    assert_int_equal(plait_choose(shape, count, PLAIT_FLOAT32, PLAIT_SUM, &call, &c), PLAIT_OK);
+    assert_true(find(c.algorithm, shape)->canonical || !plait_geometry_of(shape->coll, 1, 0, 0, 1).combines);
+}
+
+static void reproducible_operations_combine_in_the_canonical_order(void **state)
+{
+    (void)state;
+    for_all(see_canonical);
+}
+
+static void see_forced(const struct plait_shape *shape, size_t count)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_choice c;
+
+    call.algorithm = shape->coll == PLAIT_ALLREDUCE ? "ring" : "direct";
+    assert_int_equal(plait_choose(shape, count, PLAIT_FLOAT32, PLAIT_SUM, &call, &c), PLAIT_OK);
+    assert_string_equal(c.algorithm, call.algorithm);
+    assert_int_equal(c.ncandidate, 0);
+}
+
+static void an_algorithm_that_is_asked_for_is_taken(void **state)
+{
+    (void)state;
+    for_all(see_forced);
+}
+
+/* Few latencies for small vectors, few bytes for large ones; hierarchy where ranks of a host are not neighbours. */
+static void the_choice_follows_the_size(void **state)
+{
+    static const struct {
+        uint32_t nrank;
+        const uint32_t *node;
+        size_t count;
+        const char *algorithm;
+    } rows[] = {
+        { 2, NULL, 8000, "one-shot" },
+        { 2, two_each + 1, 1000, "one-shot" },
+        { 8, two_each, 1 << 20, "halving-doubling" },
+        { 16, crosswise, 1 << 20, "hierarchy" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = rows[i].nrank, .node = rows[i].node };
+        struct plait_choice c;
+        assert_int_equal(plait_choose(&shape, rows[i].count, PLAIT_FLOAT32, PLAIT_SUM, NULL, &c), PLAIT_OK);
+        if (strcmp(c.algorithm, rows[i].algorithm) != 0)
+            fail_msg("row %zu: %s, not %s: %s", i, c.algorithm, rows[i].algorithm, c.why);
+    }
+}
+
+/* Thousands of ranks are not simulated, but priced by their claims. */
+static void many_ranks_are_estimated(void **state)
+{
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 4096 };
+    struct plait_choice c;
+
+    (void)state;
+    assert_int_equal(plait_choose(&shape, 1 << 20, PLAIT_FLOAT32, PLAIT_SUM, NULL, &c), PLAIT_OK);
+    check_candidates(&c, &shape);
+    assert_true(c.candidate[0].estimated || strcmp(c.algorithm, "halving-doubling") == 0);
+}
+
+/* ---- Ranks ------------------------------------------------------------------------------------------------ */
+
+/* Do all ranks make rank 0's choice? Each of them timed other speeds. */
+static int choose_alike(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_choice all[4];
+
+    (void)arg;
+    for (int coll = 0; coll < PLAIT_NCOLL; coll++)
+        for (size_t i = 0; i < NCOUNT; i++) {
+            struct plait_choice c;
+            memset(&c, 0, sizeof c);
+            if (plait_comm_choose(*comm, (enum plait_coll)coll, coll == PLAIT_BARRIER ? 0 : counts[i], PLAIT_INT32,
+                                  PLAIT_SUM, 0, NULL, &c) != PLAIT_OK ||
+                plait_allgather(*comm, &c, all, sizeof c, PLAIT_UINT8, NULL) != PLAIT_OK)
+                return fprintf(stderr, "rank %u: %s\n", rank, plait_last_error());
+            for (uint32_t r = 0; r < 4; r++)
+                if (strcmp(all[r].algorithm, c.algorithm) != 0 || all[r].ncandidate != c.ncandidate ||
+                    memcmp(all[r].candidate, c.candidate, sizeof c.candidate) != 0)
+                    return fprintf(stderr, "%s: rank %u has %s, rank %u %s\n", plait_coll_name((enum plait_coll)coll),
+                                   rank, c.algorithm, r, all[r].algorithm);
+        }
+    return 0;
+}
+
+static int create_with_own_speeds(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plait_comm_options o = ranks_options(rank);
+
+    setenv("PLAIT_CALIBRATE", rank % 2 == 0 ? "1" : "0", 1);
+    if (plait_comm_create(&o, comm) != PLAIT_OK)
+        return fprintf(stderr, "rank %u: %s\n", rank, plait_last_error());
+    return choose_alike(comm, rank, arg);
+}
+
+static void ranks_with_other_speeds_choose_alike(void **state)
+{
+    const struct ranks r = {
+        .nprocess = 4, .nthread = 1, .body = create_with_own_speeds, .processes = true, .no_comm = true
+    };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* An operation is never tried in another way: the first 20 of a size send the same messages. */
+static int repeat(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static float in[100000], out[100000];
+    struct plait_comm_stats before = { 0 }, after;
+    uint64_t first = 0;
+
+    (void)arg;
+    for (unsigned i = 0; i < 20; i++) {
+        plait_comm_stats(*comm, &before);
+        if (plait_allreduce(*comm, in, out, 100000, PLAIT_FLOAT32, PLAIT_SUM, NULL) != PLAIT_OK)
+            return fprintf(stderr, "rank %u: %s\n", rank, plait_last_error());
+        plait_comm_stats(*comm, &after);
+        first = i == 0 ? after.messages - before.messages : first;
+        if (first == 0 || after.messages - before.messages != first)
+            return fprintf(stderr, "operation %u: %llu messages, not %llu\n", i,
+                           (unsigned long long)(after.messages - before.messages), (unsigned long long)first);
+    }
+    return 0;
+}
+
+static void the_first_operations_of_a_size_are_as_the_later_ones(void **state)
+{
+    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = repeat };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_chosen_algorithm_is_among_the_fastest),
+        cmocka_unit_test(reproducible_operations_combine_in_the_canonical_order),
+        cmocka_unit_test(an_algorithm_that_is_asked_for_is_taken),
+        cmocka_unit_test(the_choice_follows_the_size),
+        cmocka_unit_test(many_ranks_are_estimated),
+        cmocka_unit_test(ranks_with_other_speeds_choose_alike),
+        cmocka_unit_test(the_first_operations_of_a_size_are_as_the_later_ones),
+    };
+
+    return cmocka_run_group_tests_name("choice", tests, NULL, NULL);
+}
