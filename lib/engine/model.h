@@ -40,7 +40,7 @@ struct plait_pick { /* lives as long as the model */
 enum plait_status plait_model_create(const struct plait_model_options *options, struct plait_model **out);
 void plait_model_destroy(struct plait_model *model);
 
-/* From now on with these speeds of ranks that share memory, if they were timed; else, and until then, with built-in ones. */
+/* From now on with these speeds of ranks that share memory. Until then, or if they were not timed: built-in ones. */
 void plait_model_use(struct plait_model *model, const struct plait_copies *speeds);
 
 /*
