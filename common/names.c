@@ -2,8 +2,9 @@
 #include "names.h"
 
 #include "base/ascii.h"
+#include "option.h"
 
-#include <plait/coll.h>
+#include <plait/plan.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -26,4 +27,13 @@ const char *name_algorithm(const char *text, int *coll)
     snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : 0), text);
     *coll = text[n] == ':' ? plait_coll_find(name) : -1;
     return *coll >= 0 ? text + n + 1 : text;
+}
+
+const struct plait_alg *const *name_algorithms(void)
+{
+    const struct plait_alg *const *all = plait_algs;
+
+    if (plait_alg_list(&all) != PLAIT_OK)
+        option_misuse("%s", plait_last_error());
+    return all;
 }

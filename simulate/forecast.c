@@ -26,6 +26,7 @@ struct plait_forecast {
     uint32_t *place, *node; /* [shape.nrank] or NULL */
     uint32_t *level;        /* [shape.nlevel * shape.nrank] or NULL */
     uint32_t *found;        /* nodes and levels, if the caller gave none */
+    const struct plait_alg *const *algorithms;
     char (*spec)[PLAIT_MAX_SPEC];
     uint32_t ncandidate;
     struct known *known;
@@ -61,7 +62,7 @@ static enum plait_status add(struct plait_forecast *f, const char *spec, bool na
 {
     struct plait_shape s = f->shape;
     const struct plait_alg *alg;
-    const enum plait_status status = plait_alg_find(plait_algs, spec, &s, &alg);
+    const enum plait_status status = plait_alg_find(f->algorithms, spec, &s, &alg);
 
     if (status != PLAIT_OK)
         return named ? status : PLAIT_OK;
@@ -73,11 +74,11 @@ static enum plait_status add(struct plait_forecast *f, const char *spec, bool na
 
 static enum plait_status add_all(struct plait_forecast *f, const char *const *names)
 {
-    enum plait_status status = PLAIT_OK;
+    enum plait_status status = plait_alg_list(&f->algorithms);
 
     for (; names != NULL && *names != NULL && status == PLAIT_OK; names++)
         status = add(f, *names, true);
-    for (const struct plait_alg *const *a = plait_algs; names == NULL && *a != NULL && status == PLAIT_OK; a++)
+    for (const struct plait_alg *const *a = f->algorithms; names == NULL && status == PLAIT_OK && *a != NULL; a++)
         if ((*a)->coll == f->shape.coll)
             status = add(f, (*a)->name, false);
     if (status == PLAIT_OK && f->ncandidate == 0)

@@ -282,12 +282,14 @@ static enum plait_status select_algorithm(struct simulation *s, const char *spec
                                           enum plait_dtype type, struct plait_selection *out)
 {
     const struct plait_machine *m = s->hardware.machine;
-    struct plait_wish wish = { .algorithms = plait_algs,
-                               .spec_origin = "simulated",
+    struct plait_wish wish = { .spec_origin = "simulated",
                                .cache = m->cache > 0 ? m->cache : USUAL_CACHE,
                                .remote = plait_has_nodes(shape->node, shape->nrank),
                                .oversubscribed = is_crowded(&s->hardware) };
 
+    const enum plait_status status = plait_alg_list(&wish.algorithms);
+    if (status != PLAIT_OK)
+        return status;
     snprintf(wish.spec, sizeof wish.spec, "%s", spec);
     return plait_select(shape, s->count, type, &wish, out);
 }

@@ -20,7 +20,8 @@ static const char *const variables[] = {
     "PLAIT_PROGRESS",    "PLAIT_SLICE",          "PLAIT_TIMEOUT",     "PLAIT_WARN",     "PLAIT_SLICES",
     "PLAIT_FOR_TESTS",   "PLAIT_PACE",           "PLAIT_IFNAME",      "PLAIT_LAUNCHER", "PLAIT_PORTS",
     "PLAIT_SECRET",      "PLAIT_REQUIRE_SECRET", "PLAIT_PLUGINS",     "PLAIT_HOSTS",    "PLAIT_REPRODUCIBLE",
-    "PLAIT_NCCL_FUSION", "PLAIT_NCCL_VERSION",   "PLAIT_CUDA_DRIVER", "PLAIT_BIND",     "PLAIT_RACK"
+    "PLAIT_NCCL_FUSION", "PLAIT_NCCL_VERSION",   "PLAIT_CUDA_DRIVER", "PLAIT_BIND",     "PLAIT_RACK",
+    "PLAIT_PLANS"
 };
 #define NVARIABLE (sizeof variables / sizeof variables[0])
 

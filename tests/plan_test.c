@@ -2,7 +2,6 @@
 /* Plans: what the builder derives and refuses, and the text form. PLAIT_TEST_GOLDEN_UPDATE=1 writes the golden files
  * anew.
  */
-#include "plan_parse.h"
 #include "plans.h"
 #include "specs.h"
 #include "unit.h"
@@ -208,7 +207,7 @@ static void assert_round_trip(const struct plait_plan *plan)
     char *text, *text_again;
 
     assert_int_equal(plait_plan_print(plan, &text), PLAIT_OK);
-    if (plan_parse(text, &again) != PLAIT_OK)
+    if (plait_plan_parse(NULL, text, &again) != PLAIT_OK)
         fail_msg("%s\n%s", plait_last_error(), text);
     assert_int_equal(plan->bytes, again->bytes);
     assert_memory_equal(plan, again, plan->bytes);
@@ -335,7 +334,7 @@ static void what_spans_lanes_and_blocks_look_like(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct plait_plan *plan = NULL;
         char *text;
-        assert_int_equal(plan_parse(texts[i], &plan), PLAIT_OK);
+        assert_int_equal(plait_plan_parse(NULL, texts[i], &plan), PLAIT_OK);
         assert_int_equal(plait_plan_print(plan, &text), PLAIT_OK);
         assert_string_equal(text, texts[i]);
         free(text);
@@ -348,48 +347,53 @@ static void wrong_texts_are_refused_with_their_line(void **state)
     static const struct {
         const char *text, *message;
     } wrong[] = {
-        { "", "line 1 of the plan: 'plan' is expected before ''" },
-        { "plan 2 allreduce", "line 1 of the plan: the version is not from 1 to 1" },
-        { "plan 1 gather rank 1", "line 1 of the plan: 'root' is expected before 'rank 1'" },
-        { "plan 1 allreduce root 1", "line 1 of the plan: 'rank' is expected before 'root 1'" },
-        { "plan 1 allreduction", "line 1 of the plan: 'allreduction' is no collective" },
-        { "plan 1 allreduce rank 4 of 4,", "line 1 of the plan: the number of ranks is not from 5 to 2147483647" },
+        { "", "plan:1: 'plan' is expected before ''" },
+        { "plan 2 allreduce", "plan:1: the version is 2, but must be 1" },
+        { "plan 1 gather rank 1", "plan:1: 'root' is expected before 'rank 1'" },
+        { "plan 1 allreduce root 1", "plan:1: 'rank' is expected before 'root 1'" },
+        { "plan 1 allreduction", "plan:1: 'allreduction' is no collective" },
+        { "plan 1 allreduce rank 4 of 4,", "plan:1: the number of ranks is 4, not from 5 to 16384" },
         { "plan 1 allreduce rank 1 of 99999999999999999999999,",
-          "line 1 of the plan: the number of ranks is not from 2 to 2147483647" },
-        { "plan 1 allreduce rank 1 of 4, blocks 0",
-          "line 1 of the plan: the number of blocks is not from 1 to 1073741823" },
+          "plan:1: the number of ranks is 99999999999999999999, not from 2 to 16384" },
+        { "plan 1 allreduce rank 1 of 4, blocks 0", "plan:1: the number of blocks is 0, not from 1 to 4194304" },
         { "plan 1 allreduce rank 1 of 4, blocks 4, tmp 2, lanes 256",
-          "line 1 of the plan: the number of lanes is not from 1 to 255" },
-        { "plan 1 allreduce rank 1 of 4, blocks 4, tmp 2, lanes 1, in place",
-          "line 1 of the plan: more text than a line has" },
-        { HEAD "r2 #0 send in[0] to r0\n", "line 2 of the plan: the plan's rank is not from 1 to 1" },
-        { HEAD "r1 #1 send in[0] to r0\n", "line 2 of the plan: the step's number is not from 0 to 0" },
-        { HEAD "r1 #0 sent in[0] to r0\n", "line 2 of the plan: 'sent' is no verb" },
-        { HEAD "r1 #0 send on[0] to r0\n", "line 2 of the plan: 'on' is no buffer" },
-        { HEAD "r1 #0 send in[x] to r0\n", "line 2 of the plan: the slot is not a number" },
-        { HEAD "r1 #0 send in[1..1] to r0\n", "line 2 of the plan: the last slot is not from 2 to 1073741823" },
-        { HEAD "r1 #0 send in[1073741824] to r0\n", "line 2 of the plan: the slot is not from 0 to 1073741823" },
+          "plan:1: the number of lanes is 256, not from 1 to 255" },
+        { "plan 1 allreduce rank 1 of 4, blocks 4, tmp 2, lanes 1, in place quickly",
+          "plan:1: more text than a line has" },
+        { "plan 1 allreduce rank 1 of 16385,", "plan:1: the number of ranks is 16385, not from 2 to 16384" },
+        { "plan 1 allreduce rank 1 of 4, blocks 4194305,",
+          "plan:1: the number of blocks is 4194305, not from 1 to 4194304" },
+        { "plan 1 alltoall rank 1 of 4, blocks 15,", "plan:1: the number of blocks is 15, but must be 16" },
+        { "plan 1 allreduce rank 1 of 4, blocks 4, tmp 4194305,",
+          "plan:1: the number of TMP slots is 4194305, not from 0 to 4194304" },
+        { HEAD "r2 #0 send in[0] to r0\n", "plan:2: the step's rank is 2, but must be 1" },
+        { HEAD "r1 #1 send in[0] to r0\n", "plan:2: the step's number is 1, but must be 0" },
+        { HEAD "r1 #0 sent in[0] to r0\n", "plan:2: 'sent' is no verb" },
+        { HEAD "r1 #0 send on[0] to r0\n", "plan:2: 'on' is no buffer" },
+        { HEAD "r1 #0 send in[x] to r0\n", "plan:2: the slot is not a number" },
+        { HEAD "r1 #0 send in[1..1] to r0\n", "plan:2: the last slot is 1, not from 2 to 1073741823" },
+        { HEAD "r1 #0 send in[1073741824] to r0\n", "plan:2: the slot is 1073741824, not from 0 to 1073741823" },
         /* 2^64: as 64 bits it would be 0 */
         { HEAD "r1 #0 send in[18446744073709551616] to r0\n",
-          "line 2 of the plan: the slot is not from 0 to 1073741823" },
-        { HEAD "r1 #0 send in[0] from r0\n", "line 2 of the plan: 'to' is expected before 'from r0'" },
-        { HEAD "r1 #0 send in[0] to r4\n", "line 2 of the plan: the peer is not from 0 to 3" },
-        { HEAD "r1 #0 send in[0] to r0 lane 2\n", "line 2 of the plan: the lane is not from 0 to 1" },
-        { HEAD "r1 #0 send in[0] to r0 block 4\n", "line 2 of the plan: the block is not from 0 to 3" },
+          "plan:2: the slot is 18446744073709551616, not from 0 to 1073741823" },
+        { HEAD "r1 #0 send in[0] from r0\n", "plan:2: 'to' is expected before 'from r0'" },
+        { HEAD "r1 #0 send in[0] to r4\n", "plan:2: the peer is 4, not from 0 to 3" },
+        { HEAD "r1 #0 send in[0] to r0 lane 2\n", "plan:2: the lane is 2, not from 0 to 1" },
+        { HEAD "r1 #0 send in[0] to r0 block 4\n", "plan:2: the block is 4, not from 0 to 3" },
         { HEAD "r1 #0 send in[0] to r0 after 0\n",
-          "line 2 of the plan: a dependency is not an earlier step, or not in ascending order" },
-        { HEAD "r1 #0 send in[0] to r0\nr1 #1 send in[0] to r0 after 1\n",
-          "line 3 of the plan: a dependency is not from 0 to 0" },
+          "plan:2: a dependency is not an earlier step, or not in ascending order" },
+        { HEAD "r1 #0 send in[0] to r0\nr1 #1 send in[0] to r0 after 1\n", "plan:3: a dependency is 1, but must be 0" },
         { HEAD "r1 #0 send in[0] to r0\nr1 #1 send in[0] to r0 after 0, 0\n",
-          "line 3 of the plan: a dependency is not an earlier step, or not in ascending order" },
-        { HEAD "r1 #0 copy out[0..1] = in[0]\n", "line 2 of the plan: the spans have different lengths" },
-        { HEAD "r1 #0 send in[0] to r0 quickly\n", "line 2 of the plan: more text than a line has" },
-        { HEAD "\n", "line 2 of the plan: 'r' is expected before ''" },
+          "plan:3: a dependency is not an earlier step, or not in ascending order" },
+        { HEAD "r1 #0 copy out[0..1] = in[0]\n", "plan:2: the spans have different lengths" },
+        { HEAD "r1 #0 send in[0] to r0 quickly\n", "plan:2: more text than a line has" },
+        { HEAD "\n# more\ns1 #0 send\n", "plan:4: step 'r1 #0 ...' or the next plan is expected before 's1 #0 send'" },
+        { HEAD HEAD, "plan:2: a second plan" },
     };
 
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct plait_plan *plan = NULL;
-        assert_int_equal(plan_parse(wrong[i].text, &plan), PLAIT_ERR_PLAN);
+        assert_int_equal(plait_plan_parse(NULL, wrong[i].text, &plan), PLAIT_ERR_PLAN);
         assert_string_equal(plait_last_error(), wrong[i].message);
         assert_null(plan);
     }
@@ -413,7 +417,7 @@ static void damaged_texts_do_no_harm(void **state)
         snprintf(text, sizeof text, "%.*s%s%s", (int)at, right,
                  random_below(&random, 3) == 0 ? "" : bits[random_below(&random, sizeof bits / sizeof *bits)],
                  random_below(&random, 20) == 0 ? "" : right + (at + cut < n ? at + cut : n));
-        if (plan_parse(text, &plan) != PLAIT_OK)
+        if (plait_plan_parse(NULL, text, &plan) != PLAIT_OK)
             continue;
         accepted++;
         assert_round_trip(plan);

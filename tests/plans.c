@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "plans.h"
 
-#include "plan_parse.h"
 #include "random.h"
 
 #include "../transports/local.h"
@@ -51,7 +50,7 @@ struct plans plans_read_coll(enum plait_coll coll, uint32_t root, const char *co
             fprintf(f, "r%u #%u %.*s\n", r, step++, (int)bytes, line);
         }
         fclose(f);
-        if (plan_parse(text, &p.plan[r]) != PLAIT_OK) {
+        if (plait_plan_parse(NULL, text, &p.plan[r]) != PLAIT_OK) {
             fprintf(stderr, "%s\n%s", plait_last_error(), text);
             abort();
         }

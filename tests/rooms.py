@@ -36,7 +36,6 @@ SUBJECTS = {
     'optim_test.c': ['reduce'],
     'passes_test.c': ['fusion'],
     'perf_test.c': ['reduce'],
-    'plan_parse.c': ['plan'],
     'price.c': ['comm', 'operation'],
     'progress_thread_test.c': ['progress'],
     'proved.h': ['engine'],
@@ -62,6 +61,7 @@ SUBJECTS = {
     'fuzz/id.c': ['bootstrap'],
     'fuzz/launch.c': ['bootstrap', 'launch'],
     'fuzz/node_of.c': ['bootstrap'],
+    'fuzz/plan_file.c': ['plan'],
     'fuzz/spec.c': ['engine'],
     'fuzz/update.c': ['failure'],
 }

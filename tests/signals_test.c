@@ -2,7 +2,6 @@
 /* The caller's signals, registers and settings: they arrive, interrupt nothing, and stay as they are. */
 #include "base/clock.h"
 #include "child.h"
-#include "plan_parse.h"
 #include "unit_ranks.h"
 #include "values.h"
 
@@ -390,7 +389,7 @@ static int call_everything(struct plait_comm **comm, uint32_t rank, void *arg)
     SAME(plait_alg_check(plait_algs[0], &shape, NULL) == PLAIT_OK);
     SAME(plait_plan_emit(plait_algs[0], &shape, 1, &plan) == PLAIT_OK);
     SAME(plait_plan_print(plan, &text) == PLAIT_OK);
-    SAME(plan_parse(text, &parsed) == PLAIT_OK);
+    SAME(plait_plan_parse(NULL, text, &parsed) == PLAIT_OK);
     SAME((plait_plan_destroy(plan), plait_plan_destroy(parsed), free(text), true));
     SAME(plait_mem_free(&shape) == PLAIT_ERR_ARG);
     SAME(plait_mem_free(memory) == PLAIT_OK);

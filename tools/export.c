@@ -2,6 +2,7 @@
 #include "export.h"
 
 #include "message.h"
+#include "names.h"
 #include "option.h"
 
 #include <errno.h>
@@ -215,7 +216,7 @@ int export_plans(enum export_format format, const char *prefix, const struct pla
     struct plait_shape s = *shape;
     const struct plait_alg *alg;
 
-    if (plait_alg_find(plait_algs, spec, &s, &alg) != PLAIT_OK)
+    if (plait_alg_find(name_algorithms(), spec, &s, &alg) != PLAIT_OK)
         option_misuse("%s", plait_last_error());
     if (format == EXPORT_GOAL)
         printf("num_ranks %" PRIu32 "\n", s.nrank);

@@ -181,7 +181,7 @@ static void print_algorithm(const struct plait_alg *a, struct plait_shape *shape
 
     shape->coll = a->coll;
     printf("%s%-*s ", a->name, width - (int)strlen(a->name), a->params);
-    if (plait_alg_find(plait_algs, a->name, shape, &alg) == PLAIT_OK) {
+    if (plait_alg_find(name_algorithms(), a->name, shape, &alg) == PLAIT_OK) {
         const struct plait_claim c = alg->claim(alg, shape);
         const double nblk = vector_blocks(shape, &c);
         char rounds[32];
@@ -198,7 +198,7 @@ static void print_algorithms(void)
     struct plait_shape shape = make_shape(PLAIT_ALLREDUCE);
     int width = 0;
 
-    for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
+    for (const struct plait_alg *const *a = name_algorithms(); *a != NULL; a++) {
         const int n = (int)(strlen((*a)->name) + strlen((*a)->params));
         width = n > width ? n : width;
     }
@@ -208,7 +208,7 @@ static void print_algorithms(void)
            shape.nrank, plural(shape.nrank));
     printf("%-*s %6s %8s %8s %8s  %-2s  %s\n", width, "algorithm", "depth", "rounds", "sent", "received", "",
            "what it is");
-    for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
+    for (const struct plait_alg *const *a = name_algorithms(); *a != NULL; a++) {
         if ((*a)->coll != shape.coll) /* those of all-reduce come first */
             printf("\n%s:\n", plait_coll_name((*a)->coll));
         print_algorithm(*a, &shape, width);
@@ -283,7 +283,7 @@ static bool overview(void)
     unsigned n = 0;
     bool ok;
 
-    while (plait_algs[n] != NULL)
+    while (name_algorithms()[n] != NULL)
         n++;
     printf("Plait %s    ", plait_version());
     build_print_brief();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-plan: lists algorithms, shows the plans they emit, and proves them. */
+#include "base/ascii.h"
 #include "base/clock.h"
 #include "draw.h"
 #include "export.h"
@@ -26,8 +27,8 @@ static bool inplace;
 static struct simulate_options predicted;
 static size_t bytes = 4 << 20;
 static uint32_t one_rank;
-static const char *ranks, *rank, *nodes, *levels, *root = "0", *coll_name = "allreduce", *algorithm, *machine, *output,
-                                                  *picture;
+static const char *plans, *ranks, *rank, *nodes, *levels, *root = "0", *coll_name = "allreduce", *algorithm, *machine,
+                                                          *output, *picture;
 static enum export_format format = EXPORT_GOAL;
 
 static const struct choice formats[] = { { "goal", EXPORT_GOAL }, { "chakra", EXPORT_CHAKRA }, { 0 } };
@@ -41,6 +42,7 @@ static const struct option options[] = {
     OPTION_TO(TEXT, "root", "R", &root, "root of a rooted collective (default 0); all: every rank, for check",
               .letter = 'r'),
     OPTION_TO(TEXT, "algo", "SPEC", &algorithm, "the same as the argument SPEC"),
+    OPTION_TO(TEXT, "plans", "FILE", &plans, "a plan file or a folder of them (docs/plans.md), as PLAIT_PLANS"),
     OPTION_TO(HELP, "help", NULL, NULL, "show this"),
     OPTION_GROUP("show", "show"),
     OPTION_TO(TEXT, "rank", "R", &rank, "only this rank's plan"),
@@ -114,6 +116,7 @@ static const char *flag_of(const char *name)
 /* ---- Arguments --------------------------------------------------------------------------------- */
 
 static struct plait_shape mapped; /* of --nodes and --levels */
+static uint32_t usual_ranks = 8;
 
 /* The collectives from *first up to, but not including, *end. */
 static void read_colls(bool all, unsigned *first, unsigned *end)
@@ -170,7 +173,7 @@ static void read_ranks(bool range, uint32_t *first, uint32_t *last)
     if (mapped.nrank > 0 && *last > *first)
         option_misuse("%s %s: must be one number with --nodes or --levels", flag_of("ranks"), ranks);
     if (ranks == NULL)
-        *first = *last = mapped.nrank > 0 ? mapped.nrank : 8;
+        *first = *last = mapped.nrank > 0 ? mapped.nrank : usual_ranks;
 }
 
 static struct plait_shape shape_of(unsigned coll, uint32_t nrank, uint32_t at)
@@ -186,9 +189,9 @@ static struct plait_shape shape_of(unsigned coll, uint32_t nrank, uint32_t at)
 
 _Noreturn static void refuse_spec(const struct plait_shape *s)
 {
-    const bool fits = strstr(plait_last_error(), "does not fit") == NULL;
-    option_misuse("%s%s", plait_last_error(),
-                  fits || s->node != NULL || s->nlevel > 0 ? "" : " (of one node; --nodes gives more)");
+    const char *e = plait_last_error();
+    const bool may = strstr(e, "does not fit") != NULL && strstr(e, "its plans are for") == NULL;
+    option_misuse("%s%s", e, may && s->node == NULL && s->nlevel == 0 ? " (of one node; --nodes gives more)" : "");
 }
 
 /* ---- Commands ---------------------------------------------------------------------------------- */
@@ -198,7 +201,7 @@ static void list_coll(unsigned coll, uint32_t nrank)
     uint32_t at, end;
 
     read_roots(coll, nrank, false, &at, &end);
-    for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
+    for (const struct plait_alg *const *a = name_algorithms(); *a != NULL; a++) {
         struct plait_shape s = shape_of(coll, nrank, at);
         const struct plait_alg *alg;
 
@@ -208,7 +211,7 @@ static void list_coll(unsigned coll, uint32_t nrank)
         if ((*a)->canonical || (*a)->no_partials)
             printf("    %s%s%s\n", (*a)->canonical ? "canonical order" : "",
                    (*a)->canonical && (*a)->no_partials ? "; " : "", (*a)->no_partials ? "no partial sums travel" : "");
-        if (plait_alg_find(plait_algs, (*a)->name, &s, &alg) != PLAIT_OK) {
+        if (plait_alg_find(name_algorithms(), (*a)->name, &s, &alg) != PLAIT_OK) {
             printf("    does not apply to %" PRIu32 " rank%s%s\n\n", nrank, plural(nrank),
                    nodes == NULL ? " of one node (try --nodes)" : "");
             continue;
@@ -248,7 +251,7 @@ static int show(const char *spec)
     struct plait_shape s = shape_of(coll, nrank, at);
     if (rank != NULL && (!number_begins(rank, 0, nrank - 1, &end, &one_rank) || *end != '\0'))
         option_misuse("--rank %s: must be a rank from 0 to %" PRIu32, rank, nrank - 1);
-    if (plait_alg_find(plait_algs, spec, &s, &alg) != PLAIT_OK)
+    if (plait_alg_find(name_algorithms(), spec, &s, &alg) != PLAIT_OK)
         refuse_spec(&s);
     for (uint32_t r = 0; r < nrank; r++) {
         struct plait_plan *plan;
@@ -307,7 +310,7 @@ static void check_spec(const char *spec, struct plait_shape s, bool all, struct 
         if (twice == 0 ? inplace : pairs && !inplace)
             continue; /* this form is not asked for, or does not exist */
         s.inplace = twice;
-        if (plait_alg_find(plait_algs, spec, &s, &alg) == PLAIT_OK)
+        if (plait_alg_find(name_algorithms(), spec, &s, &alg) == PLAIT_OK)
             check_one(alg, spec, &s, t);
         else if (!all)
             refuse_spec(&s);
@@ -324,7 +327,7 @@ static void check_coll(const char *spec, unsigned coll, uint32_t nrank, struct t
     for (; at < end; at++) {
         if (!all)
             check_spec(spec, shape_of(coll, nrank, at), false, t);
-        for (const struct plait_alg *const *a = plait_algs; all && *a != NULL; a++)
+        for (const struct plait_alg *const *a = name_algorithms(); all && *a != NULL; a++)
             if ((*a)->coll == (enum plait_coll)coll)
                 check_spec((*a)->name, shape_of(coll, nrank, at), true, t);
     }
@@ -410,17 +413,36 @@ static const char *take_coll(const char *spec)
     return spec;
 }
 
+/* Has a plan file an algorithm of this name, but not for the usual number of ranks? Then for the least that it has. */
+static void find_usual_ranks(const char *spec)
+{
+    const int coll = plait_coll_find(coll_name);
+
+    for (const struct plait_alg *const *a = name_algorithms(); spec != NULL && *a != plait_algs[0]; a++) {
+        struct plait_shape s = { .nrank = usual_ranks, .root = (uint32_t)strtoul(root, NULL, 10) };
+        if ((int)(*a)->coll != coll || !plait_same_name((*a)->name, spec))
+            continue;
+        for (uint32_t n = 1; n <= MAX_RANKS && !(*a)->applies(*a, &s); n++)
+            s.nrank = n;
+        usual_ranks = (*a)->applies(*a, &s) ? s.nrank : usual_ranks;
+        return;
+    }
+}
+
 static int command(int argc, char **argv)
 {
     int nrest;
 
     if (!option_parse(&table, NULL, given, argc, argv, &nrest))
         return 2;
+    if (plans != NULL && setenv("PLAIT_PLANS", plans, 1) != 0)
+        option_misuse("%s %s: out of memory", flag_of("plans"), plans);
     const char *name = nrest > 0 ? argv[1] : "", *spec = take_coll(nrest > 1 ? argv[2] : algorithm);
     if (algorithm != NULL && (nrest > 1 || strcmp(name, "list") == 0))
         option_misuse("%s %s: %s; leave it out", flag_of("algo"), algorithm,
                       nrest > 1 ? "SPEC is given, too" : "list shows all");
     option_effects(&table, given, name);
+    find_usual_ranks(spec);
     if (nrest > 2 || (nrest > 1 && strcmp(name, "list") == 0))
         option_misuse("unexpected argument '%s'; see --help", argv[nrest]);
     if (strcmp(name, "list") == 0) {

@@ -2,6 +2,7 @@
 #include "scene.h"
 
 #include "message.h"
+#include "names.h"
 #include "option.h"
 
 #include <inttypes.h>
@@ -57,7 +58,7 @@ static bool is_large(const char *spec, const struct plait_shape *shape)
     struct plait_shape flat = *shape;
     const struct plait_alg *alg;
 
-    if (plait_alg_find(plait_algs, spec, &flat, &alg) != PLAIT_OK)
+    if (plait_alg_find(name_algorithms(), spec, &flat, &alg) != PLAIT_OK)
         return false;
     const struct plait_claim c = alg->claim(alg, &flat);
     const uint64_t messages = c.rounds * shape->nrank;
@@ -71,7 +72,7 @@ static bool are_many(struct plait_forecast *f, uint32_t k, const struct plait_sh
     struct plait_shape flat = *shape;
     const struct plait_alg *alg;
 
-    if (slices == 0 || plait_alg_find(plait_algs, plait_forecast_algorithm(f, k), &flat, &alg) != PLAIT_OK ||
+    if (slices == 0 || plait_alg_find(name_algorithms(), plait_forecast_algorithm(f, k), &flat, &alg) != PLAIT_OK ||
         alg->claim(alg, &flat).rounds * shape->nrank * slices <= MOST_SIMULATED ||
         plait_forecast_time(f, k, PLAIT_FLOAT32, PROBE, &p) != PLAIT_OK)
         return false;

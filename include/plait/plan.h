@@ -213,7 +213,7 @@ struct plait_alg {
     const char *remedy;
 };
 
-/* NULL-ended, in the order in which tools list them. */
+/* The library's. NULL-ended, in the order in which tools list them. */
 PLAIT_API extern const struct plait_alg *const plait_algs[];
 
 /* ---- Writing a plan: moves in program order ---------------------------------------------------- */
@@ -364,6 +364,46 @@ PLAIT_API enum plait_status plait_alg_check(const struct plait_alg *alg, const s
  * Errors: PLAIT_ERR_NOMEM
  */
 PLAIT_API enum plait_status plait_plan_print(const struct plait_plan *plan, char **out);
+
+/**
+ * Read the text of one plan. Nothing is checked but that each field is in the range of its type.
+ *
+ * name   for the messages; NULL: "plan"
+ * out    the plan; free it with plait_plan_destroy()
+ * Errors: PLAIT_ERR_PLAN ("NAME:LINE: what is expected"), PLAIT_ERR_NOMEM
+ */
+PLAIT_API enum plait_status plait_plan_parse(const char *name, const char *text, struct plait_plan **out);
+
+/* ---- Algorithms from files --------------------------------------------------------------------- */
+
+struct plait_alg_set;
+
+/**
+ * Make algorithms of plan files (docs/plans.md). Each plan is proved as plait_plan_check() does, out of place and, if
+ * it is right there too, in place. The claim is made of the plans' figures.
+ *
+ * path  a file, or a folder: all its files *.plan. Files with the same name of algorithm and another number of ranks
+ *       or another root make one algorithm
+ * out   free it with plait_alg_set_destroy()
+ * Errors: PLAIT_ERR_CONFIG (no such file, a name that the library has, two files for the same ranks), PLAIT_ERR_PLAN
+ *         (file, line and what is expected; or file, rank, step and reason), PLAIT_ERR_NOMEM, PLAIT_ERR_SYSTEM
+ */
+PLAIT_API enum plait_status plait_alg_set_load(const char *path, struct plait_alg_set **out);
+
+/** NULL-ended, for plait_comm_options.algorithms and plait_alg_find(). They live as long as the set. */
+PLAIT_API const struct plait_alg *const *plait_alg_set_list(const struct plait_alg_set *set);
+
+/** After the comms that use its algorithms are destroyed. NULL is allowed. */
+PLAIT_API void plait_alg_set_destroy(struct plait_alg_set *set);
+
+/**
+ * The algorithms that every comm and prediction of this process has: those of the setting PLAIT_PLANS, then plait_algs.
+ *
+ * out     NULL-ended; valid until the process ends. A file is read once, even if it changes
+ * Thread: any, while none changes the environment
+ * Errors: as plait_alg_set_load(), with PLAIT_PLANS in the text; PLAIT_ERR_CONFIG (another setting, named)
+ */
+PLAIT_API enum plait_status plait_alg_list(const struct plait_alg *const **out);
 
 #ifdef __cplusplus
 }

@@ -35,10 +35,22 @@ static pthread_mutex_t given_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct found given[PLAIT_NSETTING];
 
 struct reading {
-    struct found row[PLAIT_NSETTING];
-    const char *path; /* of PLAIT_CONFIG's file; NULL: none */
-    char *text;       /* the file, owned; NULL: none */
+    struct found *row; /* [PLAIT_NSETTING], on the heap: stacks may be small */
+    const char *path;  /* of PLAIT_CONFIG's file; NULL: none */
+    char *text;        /* the file; NULL: none */
 };
+
+static enum plait_status begin(struct reading *r)
+{
+    *r = (struct reading){ .row = calloc(PLAIT_NSETTING, sizeof *r->row) };
+    return r->row != NULL ? PLAIT_OK : plait_fail_memory("no memory for the settings");
+}
+
+static void end(struct reading *r)
+{
+    free(r->row);
+    free(r->text);
+}
 
 static const struct plait_config_row *find_row(const char *name)
 {
@@ -150,9 +162,10 @@ static enum plait_status read_file(struct reading *r)
 
 static enum plait_status gather(struct reading *r)
 {
-    enum plait_status status = PLAIT_OK;
+    enum plait_status status = begin(r);
 
-    memset(r, 0, sizeof *r);
+    if (status != PLAIT_OK)
+        return status;
     pthread_mutex_lock(&given_lock);
     memcpy(r->row, given, sizeof given);
     pthread_mutex_unlock(&given_lock);
@@ -280,7 +293,7 @@ enum plait_status plait_config_load(struct plait_config *out)
 
     if (status == PLAIT_OK)
         status = apply(&r, out);
-    free(r.text);
+    end(&r);
     return status;
 }
 
@@ -289,18 +302,20 @@ enum plait_status plait_config_parse(const char *path, const char *text, size_t 
     struct reading r;
     enum plait_status status;
 
-    memset(&r, 0, sizeof r);
+    status = begin(&r);
     r.path = path;
     r.text = malloc(bytes + 1);
-    if (r.text == NULL)
-        return plait_fail_memory("no memory for %zu bytes of %s", bytes, path);
-    snprintf(r.text, bytes + 1, "%.*s", (int)bytes, text);
-    status = check_text(&r, bytes);
+    if (status == PLAIT_OK && r.text == NULL)
+        status = plait_fail_memory("no memory for %zu bytes of %s", bytes, path);
+    if (status == PLAIT_OK) {
+        snprintf(r.text, bytes + 1, "%.*s", (int)bytes, text);
+        status = check_text(&r, bytes);
+    }
     if (status == PLAIT_OK)
         status = gather_file(&r);
     if (status == PLAIT_OK)
         status = parse_all(&r, out);
-    free(r.text);
+    end(&r);
     return status;
 }
 
@@ -354,7 +369,7 @@ enum plait_status plait_config_get(size_t i, struct plait_setting *out)
         strcpy(out->value, plait_config_rows[i].secret && value[0] != '\0' ? "(secret)" : value);
         strcpy(out->origin, origin(&r, i));
     }
-    free(r.text);
+    end(&r);
     return status;
 }
 

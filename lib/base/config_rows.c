@@ -247,6 +247,10 @@ const struct plait_config_row plait_config_rows[] = {
       "for tests, with PLAIT_FOR_TESTS=1: latency that every message gets, and bandwidth of every link, as "
       "1000us,1000MB/s; empty: none",
       FIELD(pace), parse_pace },
+    { "PLAIT_PLANS", "",
+      "plan file, or folder of files *.plan: algorithms that every comm has besides the library's, the same on all "
+      "ranks; empty: none",
+      FIELD(plans), parse_path },
     { "PLAIT_PLUGINS", "", "folder of the plug-ins (plait-ucx.so); empty: plait/ beside libplait", FIELD(plugins),
       parse_path },
     { "PLAIT_PORTS", "20000-29999", "ports at which rank 0 of a comm over TCP may listen", FIELD(ports), parse_ports },

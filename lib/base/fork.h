@@ -32,7 +32,7 @@ struct plait_fork_module {
 /* One for each module with a lock. */
 extern const struct plait_fork_module plait_plugins_fork, plait_comms_fork, plait_groups_fork, plait_progress_fork,
     plait_requests_fork, plait_remotes_fork, plait_device_watch_fork, plait_device_maps_fork, plait_devices_fork,
-    plait_processes_fork, plait_arena_fork, plait_copies_fork, plait_config_fork, plait_log_fork,
+    plait_processes_fork, plait_arena_fork, plait_copies_fork, plait_plans_fork, plait_config_fork, plait_log_fork,
     plait_descriptors_fork;
 
 #endif

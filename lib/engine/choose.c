@@ -70,6 +70,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
                                const struct plait_call *call, struct plait_choice *out)
 {
     struct plait_config config;
+    const struct plait_alg *const *algorithms;
     struct plait_topology topology;
     struct plait_shape copy;
     struct plait_selection s;
@@ -88,11 +89,13 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
                                    count, type, op, call);
     if (status == PLAIT_OK)
         status = plait_config_load(&config);
+    if (status == PLAIT_OK)
+        status = plait_alg_list(&algorithms);
     if (status != PLAIT_OK)
         return status;
     struct plait_wish w = plait_wish_of(&config, shape->coll, op, shape->vform, call != NULL ? call : &plait_no_wishes);
     plait_topology_get(&topology);
-    w.algorithms = plait_algs;
+    w.algorithms = algorithms;
     w.cache = topology.l2;
     w.oversubscribed = shape->nrank > topology.ncpu;
     w.remote = plait_has_nodes(shape->node, shape->nrank);

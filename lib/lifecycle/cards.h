@@ -25,6 +25,7 @@ struct plait_card {
     uint64_t host;  /* hash, one per host over all its containers; 0: unknown */
     uint64_t rack;  /* hash of PLAIT_RACK; 0: unknown */
     uint32_t place[PLAIT_NPLACE];
+    uint32_t plans; /* hash of the plans of PLAIT_PLANS */
 };
 
 /* The card of this rank, but for has_pidfd and place. */

@@ -77,13 +77,17 @@ static enum plait_status check_for_tests(const struct plait_config *config)
 
 static enum plait_status join_algorithms(struct plait_comm *comm, const struct plait_alg *const *own)
 {
+    const struct plait_alg *const *known;
     size_t n = 0, m = 0;
+    const enum plait_status status = plait_alg_list(&known);
 
+    if (status != PLAIT_OK)
+        return status;
     for (; own != NULL && own[n] != NULL; n++)
         if (plait_alg_fault(own[n]) != NULL)
             return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: options->algorithms[%zu] %s", n,
                               plait_alg_fault(own[n]));
-    while (plait_algs[m] != NULL)
+    while (known[m] != NULL)
         m++;
     comm->algorithms = malloc((n + m + 1) * sizeof *comm->algorithms);
     if (comm->algorithms == NULL)
@@ -92,7 +96,7 @@ static enum plait_status join_algorithms(struct plait_comm *comm, const struct p
     for (size_t i = 0; i < n; i++)
         comm->algorithms[i] = own[i];
     for (size_t i = 0; i <= m; i++)
-        comm->algorithms[n + i] = plait_algs[i];
+        comm->algorithms[n + i] = known[i];
     return PLAIT_OK;
 }
 

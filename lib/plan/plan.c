@@ -272,6 +272,21 @@ void plait_lane(struct plait_builder *b, uint32_t lane)
         b->nlane = lane + 1;
 }
 
+void plait_emit_as(struct plait_builder *b, const struct plait_plan *plan)
+{
+    plait_blocks(b, plan->nblk, plan->ntmp);
+    if (b->status != PLAIT_OK || !reserve(b, (void **)&b->steps, plan->nstep, &b->cstep, sizeof *b->steps) ||
+        !reserve(b, (void **)&b->deps, plan->ndep, &b->cdep, sizeof *b->deps))
+        return;
+    if (plan->nstep > 0)
+        memcpy(b->steps, plan->step, plan->nstep * sizeof *b->steps);
+    if (plan->ndep > 0)
+        memcpy(b->deps, plait_plan_deps(plan), plan->ndep * sizeof *b->deps);
+    b->nstep = plan->nstep;
+    b->ndep = plan->ndep;
+    b->nlane = plan->nlane;
+}
+
 static enum plait_status finish(const struct plait_builder *b, struct plait_plan **out)
 {
     const size_t bytes =

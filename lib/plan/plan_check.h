@@ -4,11 +4,11 @@
  *
  * A plan is one rank's steps (SEND, RECV, COPY, REDUCE) over blocks of IN, OUT and TMP. An algorithm emits it with
  * the builder (plan.c), which derives the dependencies. geometry.c lists the blocks of IN and OUT for each collective.
- * plan_text.c prints and parses plans. check/ proves them: matching messages, no deadlock, no race, the right result,
- * the same bits on all ranks.
+ * plan_text.c prints plans, plan_parse.c reads them, plan_file.c makes algorithms of files. check/ proves them:
+ * matching messages, no deadlock, no race, the right result, the same bits on all ranks.
  *
  * The room promises: emitting is a pure function of shape and rank. Nothing here is random, reads a clock or
- * communicates.
+ * communicates. plan_known.c alone opens files.
  *
  * Plans know no addresses, bytes, types, tags or transports, so the same plan is proved, printed, simulated and run.
  */
@@ -90,6 +90,9 @@ static inline uint32_t plait_find_node(uint32_t *node, uint32_t n)
 /* Sort dependencies and drop duplicates. Returns how many are left. */
 uint32_t plait_tidy_deps(uint32_t *deps, uint32_t n);
 
+/* Emit this plan, with its dependencies, instead of moves. It must be of the shape and rank that are being emitted. */
+void plait_emit_as(struct plait_builder *b, const struct plait_plan *plan);
+
 /* The plans of all ranks. *out is to be destroyed after an error, too. */
 enum plait_status plait_plans_emit(const struct plait_alg *alg, const struct plait_shape *shape,
                                    struct plait_plan ***out);
@@ -100,6 +103,9 @@ const char *plait_alg_fault(const struct plait_alg *alg);
 
 /* Is the shape valid? shape: not NULL. Errors: PLAIT_ERR_ARG, with `function` at the start of the text. */
 enum plait_status plait_shape_check(const char *function, const struct plait_shape *shape);
+
+/* A hash of the plans of an algorithm from a file; 0: it is none. */
+uint64_t plait_alg_contents(const struct plait_alg *alg);
 
 /* Describes the error in a claim; NULL: none. */
 const char *plait_claim_fault(const struct plait_claim *claim);

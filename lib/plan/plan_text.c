@@ -10,7 +10,7 @@
  *
  * A rooted collective has "root N" behind its name. A step of n blocks shows slots first..last in every span. "block B"
  * appears only when the first block differs from the first slot of the step's first span; "as it lies" stands for
- * PLAIT_AS_LIES. The lane appears only when it is not 0. tests/plan_parse.c reads it.
+ * PLAIT_AS_LIES. The lane appears only when it is not 0. plan_parse.c reads it.
  */
 #include <plait/plan.h>
 

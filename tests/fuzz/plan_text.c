@@ -5,8 +5,6 @@
  */
 #include "fuzz.h"
 
-#include "../plan_parse.h"
-
 #include <plait/plan.h>
 
 #define MOST_PLANS  8
@@ -29,7 +27,7 @@ static void must_print_and_parse_to_the_same(const struct plait_plan *plan)
     char *text = NULL, *second = NULL;
 
     MUST(plait_plan_print(plan, &text) == PLAIT_OK);
-    MUST(plan_parse(text, &again) == PLAIT_OK);
+    MUST(plait_plan_parse("fuzz", text, &again) == PLAIT_OK);
     MUST(again->bytes == plan->bytes && memcmp(again, plan, plan->bytes) == 0);
     MUST(plait_plan_print(again, &second) == PLAIT_OK && strcmp(text, second) == 0);
     free(text);
@@ -68,12 +66,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         /* The cut took the line's end, but the last plan has its own. */
         if (next == NULL)
             one[strlen(one) - 1] = '\0';
-        const enum plait_status status = plan_parse(one, &plans[n]);
+        const enum plait_status status = plait_plan_parse("fuzz", one, &plans[n]);
         MUST(status == PLAIT_OK || status == PLAIT_ERR_PLAN);
         if (status == PLAIT_OK)
             must_print_and_parse_to_the_same(plans[n++]);
         else
-            MUST(strncmp(plait_last_error(), "line ", 5) == 0);
+            MUST(strncmp(plait_last_error(), "fuzz:", 5) == 0);
         free(one);
     }
     if (n > 0)

@@ -1,31 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Plans from their text (lib/plan/plan_text.c), which golden files and hand-written plans have. Any number of blanks may
- * separate words. The parser allocates memory in proportion to the length of the text, whatever numbers it contains.
+ * Plans from their text (plan_text.c). Any number of blanks may separate words; '#' begins a comment at the start of a
+ * line or behind its last word. The parser allocates memory in proportion to the length of the text, whatever numbers it
+ * contains.
  */
 #include "plan_parse.h"
 
 #include "base/status.h"
-#include "plan/check/check.h"
+#include "check/check.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_STEPS (1u << 26) /* of a rank */
+
 static bool is_rooted(const struct plait_plan *p)
 {
     return p->coll < PLAIT_NCOLL && plait_geometry_of((enum plait_coll)p->coll, p->nrank, 0, 0, 0).rooted;
 }
 
-/* ---- Parsing ----------------------------------------------------------------------------------- */
-
+/* Capacities of the arrays; they grow with the text. */
 struct parser {
-    const char *at; /* the next character */
-    uint32_t line;
+    struct plait_text *text;
+    const char *at;           /* the next character */
     enum plait_status status; /* sticky: after the first error the parser reads nothing */
     struct plait_step *steps;
     uint32_t *deps;
+    size_t cstep, cdep;
     struct plait_plan head; /* last member: it ends in a flexible array, which stays empty */
 };
 
@@ -41,15 +44,14 @@ static void fail(struct parser *p, const char *format, ...)
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    p->status = plait_fail(PLAIT_ERR_PLAN, "line %u of the plan: %s", p->line, what);
+    p->status = plait_fail(PLAIT_ERR_PLAN, "%s:%u: %s", p->text->name, p->text->line, what);
 }
 
 static void skip_blanks(struct parser *p)
 {
-    while (*p->at == ' ' || *p->at == '\t')
+    while (*p->at == ' ' || *p->at == '\t' || *p->at == '\r')
         p->at++;
 }
-
 /* Consumes `word` if it comes next. */
 static bool accept(struct parser *p, const char *word)
 {
@@ -80,11 +82,16 @@ static uint32_t number(struct parser *p, const char *what, uint32_t low, uint32_
         return low;
     if (*p->at < '0' || *p->at > '9')
         fail(p, "%s is not a number", what);
+    const char *first = p->at;
     for (; *p->at >= '0' && *p->at <= '9'; p->at++)
         if (n <= UINT32_MAX)
             n = 10 * n + (uint64_t)(*p->at - '0');
     if (n < low || n > high) {
-        fail(p, "%s is not from %u to %u", what, low, high);
+        const int digits = p->at - first < 20 ? (int)(p->at - first) : 20;
+        if (low == high)
+            fail(p, "%s is %.*s, but must be %u", what, digits, first, low);
+        else
+            fail(p, "%s is %.*s, not from %u to %u", what, digits, first, low, high);
         return low;
     }
     return (uint32_t)n;
@@ -105,11 +112,42 @@ static uint32_t choice(struct parser *p, const char *what, const char *const *na
 static void end_line(struct parser *p)
 {
     skip_blanks(p);
-    if (p->status == PLAIT_OK && *p->at != '\n')
+    if (*p->at == '#')
+        p->at += strcspn(p->at, "\n");
+    if (p->status == PLAIT_OK && *p->at != '\n' && *p->at != '\0')
         fail(p, "more text than a line has");
-    if (p->status == PLAIT_OK)
+    if (p->status == PLAIT_OK && *p->at == '\n') {
         p->at++;
-    p->line++;
+        p->text->line++;
+    }
+}
+
+void plait_text_skip(struct plait_text *t)
+{
+    for (;;) {
+        const char *word = t->at + strspn(t->at, " \t\r");
+        if (*word == '#')
+            word += strcspn(word, "\n");
+        if (*word != '\n') {
+            t->at = word;
+            return;
+        }
+        t->at = word + 1;
+        t->line++;
+    }
+}
+
+/* At most the blocks of the builder. */
+static void parse_blocks(struct parser *p)
+{
+    struct plait_plan *h = &p->head;
+    const uint32_t all = plait_block_count((enum plait_coll)h->coll, h->nrank);
+    const bool chosen =
+        plait_geometry_of((enum plait_coll)h->coll, h->nrank, h->root, h->rank, 0).kind == PLAIT_KIND_VECTOR;
+
+    if (p->status == PLAIT_OK && !chosen && all == 0)
+        fail(p, "so many ranks have more than 2^30 blocks");
+    h->nblk = number(p, "the number of blocks", chosen ? 1 : all, chosen ? PLAIT_MOST_SLOTS : all);
 }
 
 static void parse_head(struct parser *p)
@@ -124,14 +162,16 @@ static void parse_head(struct parser *p)
     h->coll = (uint8_t)choice(p, "collective", colls, PLAIT_NCOLL);
     if (is_rooted(h)) {
         expect(p, "root");
-        h->root = number(p, "the root", 0, INT32_MAX - 1);
+        h->root = number(p, "the root", 0, PLAIT_MOST_PLANS - 1);
     }
     expect(p, "rank");
-    h->rank = number(p, "the rank", 0, INT32_MAX - 1);
+    h->rank = number(p, "the rank", 0, PLAIT_MOST_PLANS - 1);
     expect(p, "of");
-    h->nrank = number(p, "the number of ranks", h->rank + 1, INT32_MAX);
+    h->nrank = number(p, "the number of ranks", h->rank + 1, PLAIT_MOST_PLANS);
+    if (h->root >= h->nrank)
+        fail(p, "the root is %u, but there are %u ranks", h->root, h->nrank);
     expect(p, ", blocks");
-    h->nblk = number(p, "the number of blocks", 1, (1u << 30) - 1);
+    parse_blocks(p);
     expect(p, ", tmp");
     h->ntmp = number(p, "the number of TMP slots", 0, PLAIT_MOST_SLOTS);
     expect(p, ", lanes");
@@ -161,6 +201,15 @@ static struct plait_span parse_span(struct parser *p, uint32_t *nblk)
     return (struct plait_span){ buf & 3, slot & 0x3fffffffu };
 }
 
+static bool reserve(struct parser *p, void **array, size_t n, size_t *capacity, size_t size)
+{
+    const bool fits = plait_grow(array, n, capacity, size);
+
+    if (!fits && p->status == PLAIT_OK)
+        p->status = plait_fail_memory("%s:%u: out of memory for a plan", p->text->name, p->text->line);
+    return fits;
+}
+
 static void parse_deps(struct parser *p, struct plait_step *s, uint32_t index)
 {
     struct plait_plan *h = &p->head;
@@ -169,7 +218,7 @@ static void parse_deps(struct parser *p, struct plait_step *s, uint32_t index)
         const uint32_t low = s->ndep == 0 ? 0 : p->deps[h->ndep - 1] + 1;
         if (index == 0 || low >= index)
             fail(p, "a dependency is not an earlier step, or not in ascending order");
-        else
+        else if (reserve(p, (void **)&p->deps, (size_t)h->ndep + 1, &p->cdep, sizeof *p->deps))
             p->deps[h->ndep++] = number(p, "a dependency", low, index - 1);
         if (s->ndep == UINT16_MAX)
             fail(p, "more than %u dependencies", UINT16_MAX);
@@ -184,9 +233,11 @@ static void parse_step(struct parser *p)
     struct plait_span first;
 
     expect(p, "r");
-    number(p, "the plan's rank", h->rank, h->rank);
+    number(p, "the step's rank", h->rank, h->rank);
     expect(p, "#");
     number(p, "the step's number", h->nstep, h->nstep);
+    if (h->nstep == MOST_STEPS)
+        fail(p, "the plan has more than %u steps", MOST_STEPS);
     s.verb = (uint8_t)choice(p, "verb", plait_verb_names, PLAIT_NVERB);
     first = parse_span(p, &s.nblk);
     if (s.verb == PLAIT_STEP_SEND)
@@ -215,7 +266,7 @@ static void parse_step(struct parser *p)
     if (accept(p, "after"))
         parse_deps(p, &s, h->nstep);
     end_line(p);
-    if (p->status == PLAIT_OK)
+    if (p->status == PLAIT_OK && reserve(p, (void **)&p->steps, (size_t)h->nstep + 1, &p->cstep, sizeof *p->steps))
         p->steps[h->nstep++] = s;
 }
 
@@ -229,36 +280,57 @@ static enum plait_status assemble(const struct parser *p, struct plait_plan **ou
         return plait_fail_memory("no memory for a plan of %u steps", h->nstep);
     *plan = *h;
     plan->bytes = (uint32_t)bytes;
-    memcpy(plan->step, p->steps, h->nstep * sizeof *p->steps);
-    memcpy(plan->step + h->nstep, p->deps, h->ndep * sizeof *p->deps);
+    if (h->nstep > 0)
+        memcpy(plan->step, p->steps, h->nstep * sizeof *p->steps);
+    if (h->ndep > 0)
+        memcpy(plan->step + h->nstep, p->deps, h->ndep * sizeof *p->deps);
     *out = plan;
     return PLAIT_OK;
 }
 
-enum plait_status plan_parse(const char *text, struct plait_plan **out)
+/* Is the next line a step? Else the text ends, or another plan begins. */
+static bool is_step(struct parser *p)
 {
-    struct parser p = { .at = text, .line = 1 };
-    size_t nline = 1, ncomma = 1;
+    if (p->status != PLAIT_OK)
+        return false;
+    p->text->at = p->at;
+    plait_text_skip(p->text);
+    p->at = p->text->at;
+    if (*p->at != 'r' && *p->at != '\0' && strncmp(p->at, "plan", 4) != 0)
+        fail(p, "step 'r%u #%u ...' or the next plan is expected before '%.*s'", p->head.rank, p->head.nstep,
+             (int)(strcspn(p->at, "\n") < 20 ? strcspn(p->at, "\n") : 20), p->at);
+    return *p->at == 'r';
+}
 
-    if (text == NULL || out == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plan_parse: %s is NULL", text == NULL ? "text" : "out");
-    for (const char *c = text; *c != '\0'; c++) {
-        nline += *c == '\n';
-        ncomma += *c == ',';
-    }
-    if (nline > UINT32_MAX / 2 || ncomma > UINT32_MAX / 2)
-        return plait_fail(PLAIT_ERR_PLAN, "the text has too many lines or commas for a plan");
-    p.steps = malloc(nline * sizeof *p.steps);
-    p.deps = malloc((nline + ncomma) * sizeof *p.deps); /* each dependency follows an "after" or a comma */
-    if (p.steps == NULL || p.deps == NULL)
-        p.status = plait_fail_memory("out of memory for a plan of %zu lines", nline);
-    if (p.status == PLAIT_OK)
-        parse_head(&p);
-    while (p.status == PLAIT_OK && *p.at != '\0')
+enum plait_status plait_text_read_plan(struct plait_text *text, struct plait_plan **out)
+{
+    struct parser p = { .text = text };
+
+    plait_text_skip(text);
+    p.at = text->at;
+    parse_head(&p);
+    while (is_step(&p))
         parse_step(&p);
     if (p.status == PLAIT_OK)
         p.status = assemble(&p, out);
     free(p.steps);
     free(p.deps);
     return p.status;
+}
+
+enum plait_status plait_plan_parse(const char *name, const char *text, struct plait_plan **out)
+{
+    struct plait_text t = { .name = name != NULL ? name : "plan", .at = text, .line = 1 };
+    struct plait_plan *plan = NULL;
+
+    if (text == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_plan_parse: %s is NULL", text == NULL ? "text" : "out");
+    const enum plait_status status = plait_text_read_plan(&t, &plan);
+    if (status == PLAIT_OK && *t.at != '\0') {
+        plait_plan_destroy(plan);
+        return plait_fail(PLAIT_ERR_PLAN, "%s:%u: a second plan", t.name, t.line);
+    }
+    if (status == PLAIT_OK)
+        *out = plan;
+    return status;
 }

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sets of algorithms from plan files; plan_known.c reads the files. */
+#ifndef PLAIT_LIB_PLAN_PLAN_FILE_H
+#define PLAIT_LIB_PLAN_PLAN_FILE_H
+
+#include <plait/plan.h>
+
+#define PLAIT_FILE_NAME 48 /* bytes of such an algorithm's name: with the collective it fits PLAIT_ALGO */
+
+struct plait_plans_of { /* a file */
+    uint32_t nrank, root;
+    bool inplace;                /* the form of the file */
+    struct plait_plan **plans;   /* [nrank] */
+    bool fits[2];                /* proved out of place, in place */
+    struct plait_claim claim[2]; /* if it fits */
+};
+
+struct plait_file_alg {
+    struct plait_alg alg; /* its preset is this struct */
+    struct plait_plans_of *shapes;
+    size_t nshape, room;
+    uint64_t hash;
+    char name[PLAIT_FILE_NAME], source[64];
+    char text[200], remedy[512];
+    char fault[256]; /* of the last form that is not the file's and is wrong */
+};
+
+struct plait_alg_set {
+    struct plait_file_alg **algs;
+    size_t n, room;
+    const struct plait_alg **list;
+};
+
+/*
+ * Add the plans of a file's text. path: for errors, and the name if the text has none. After an error the set can only
+ * be destroyed.
+ */
+enum plait_status plait_alg_set_add(struct plait_alg_set *set, const char *path, const char *text);
+
+/* Make the list: the set's algorithms, then others. */
+enum plait_status plait_alg_set_finish(struct plait_alg_set *set, const struct plait_alg *const *behind);
+
+#endif
