@@ -5,8 +5,8 @@
 In a ring every host sends and receives almost twice the vector. Here the slow host sends its vector once and receives
 the result once: the others add it to the sums of a ring of their own.
 
-    $ slow_host.py --hosts 8 --each 4 --slow 3 slow-host.plan
-    $ plait-plan simulate --plans slow-host.plan --machine abci --ranks 32 --what-if 'host 3=/4' --bytes 64M
+    $ slow_host.py --hosts 8 --each 4 --slow 0 slow-host.plan
+    $ plait-plan simulate --plans slow-host.plan --machine minsky-32 --ranks 32 --what-if 'host 0=/4' --bytes 64M
     $ PLAIT_PLANS=slow-host.plan PLAIT_ALGO=allreduce:slow-host torchrun --nproc-per-node 4 ...
 """
 import argparse
@@ -86,7 +86,7 @@ class Writer:
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument('--hosts', type=int, default=8)
 options.add_argument('--each', type=int, default=4, help='ranks of a host')
-options.add_argument('--slow', type=int, default=3, help='the slow host')
+options.add_argument('--slow', type=int, default=0, help='the slow host')
 options.add_argument('file')
 given = options.parse_args()
 Writer(given.hosts, given.each, given.slow).plans.write(given.file)

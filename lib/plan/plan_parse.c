@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Plans from their text (plan_text.c). Any number of blanks may separate words; '#' begins a comment at the start of a
- * line or behind its last word. The parser allocates memory in proportion to the length of the text, whatever numbers it
- * contains.
+ * line or behind its last word. The parser allocates memory in proportion to the length of the text, whatever numbers
+ * it contains.
  */
 #include "plan_parse.h"
 

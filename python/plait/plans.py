@@ -24,6 +24,7 @@ __all__ = ['IN', 'OUT', 'TMP', 'Plans', 'Rank', 'Span']
 
 VECTORS = ('allreduce', 'broadcast', 'reduce')  # cut into as many blocks as you like; else there is one for each rank
 ROOTED = ('broadcast', 'reduce', 'gather', 'scatter')
+OWN = (('allgather', 'in'), ('gather', 'in'), ('reduce_scatter', 'out'), ('scatter', 'out'))  # one block, the rank's
 COLLECTIVES = VECTORS + ('reduce_scatter', 'allgather', 'gather', 'scatter', 'alltoall')
 
 Span = collections.namedtuple('Span', 'buffer first n')
@@ -85,7 +86,7 @@ class Rank:
             return None
         if coll == 'alltoall':
             return self._rank * n + span.first if span.buffer == 'in' else span.first * n + self._rank
-        if (coll, span.buffer) in (('allgather', 'in'), ('gather', 'in'), ('reduce_scatter', 'out'), ('scatter', 'out')):
+        if (coll, span.buffer) in OWN:
             return self._rank
         return span.first
 
