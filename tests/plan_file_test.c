@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define HEAD(rank, ranks) "plan 1 allreduce rank " #rank " of " #ranks ", blocks 1, tmp 1, lanes 1, out of place\n"
 #define SWAP_0            HEAD(0, 2) "r0 #0 send in[0] to r1\nr0 #1 recv tmp[0] from r1\n"
@@ -271,6 +272,12 @@ static void wrong_files_are_refused_with_their_place(void **state)
         { "algorithm a:b\n" SWAP, "x.plan:1: 'a:b' is no name of an algorithm: a letter, then letters, digits, '.', "
                                   "'_' and '-', at most 47 characters" },
         { "algorithm a plan", "x.plan:1: 'algorithm NAME' is a line of its own" },
+        { "algorithm a", "x.plan:1: 'plan' is expected before ''" },
+        { "algorithms a\n", "x.plan:1: 'plan' is expected before 'algorithms a'" },
+        { "plan 1 alltoall rank 0 of 1, blocks 1, tmp 0, lanes 1, in place\n",
+          "x.plan:1: rank 0 of alltoall has no form in place" },
+        { "plan 1 gather root 1 rank 0 of 2, blocks 2, tmp 0, lanes 1, in place\n",
+          "x.plan:1: rank 0 of gather has no form in place" },
         { "algorithm Two_Shot\n" SWAP, "x.plan: the library has an algorithm 'two-shot' for allreduce; give this one "
                                        "another name, in a first line 'algorithm NAME'" },
         { SWAP_1, "x.plan:1: the plan of rank 0 is expected, not of rank 1" },
@@ -287,7 +294,10 @@ static void wrong_files_are_refused_with_their_place(void **state)
         { "plan 1 allreduce rank 0 of 16385, blocks", "x.plan:1: the number of ranks is 16385, not from 1 to 16384" },
         { "plan 1 allreduce rank 0 of 2, blocks 4194305", "x.plan:1: the number of blocks is 4194305, not from 1 to "
                                                           "4194304" },
-        { "plan 1 broadcast root 2 rank 0 of 2, blocks", "x.plan:1: the root is 2, but there are 2 ranks" },
+        { "plan 1 broadcast root 2 rank 0 of 2, blocks 1, tmp 0, lanes 1, out of place\n",
+          "x.plan:1: the root is 2, but there are 2 ranks" },
+        { "plan 1 allgather rank 0 of 1, blocks 2, tmp 0, lanes 1, out of place\n",
+          "x.plan: x, 1 rank: the plan of rank 0 has another number of blocks than the collective" },
         /* The checks, each with rank and step. */
         { SWAP_0 "r0 #2 reduce out[0] = in[0], tmp[0]\n" SWAP_1,
           "x.plan: x, 2 ranks: rank 0 step 2 reads tmp[0] (block 0) without waiting for step 1, which writes it" },
@@ -326,6 +336,23 @@ static void a_file_of_bytes_or_without_a_name_is_refused(void **state)
     assert_int_equal(load("4-ranks.plan", &set, error), PLAIT_ERR_PLAN);
     assert_string_equal(error, "4-ranks.plan:1: '4-ranks' is no name of an algorithm: a letter, then letters, digits, "
                                "'.', '_' and '-', at most 47 characters; give one in a first line, 'algorithm NAME'");
+}
+
+static void files_and_plans_that_are_too_long_are_refused_with_the_limit(void **state)
+{
+    struct plait_alg_set *set = NULL;
+    char error[512], *text = must_have(malloc(50 << 20)), *at = text;
+
+    at += sprintf(at, "%s", HEAD(0, 1));
+    for (uint32_t i = 0; i <= 1u << 20; i++)
+        at += sprintf(at, "r0 #%u copy tmp[0] = in[0]\n", i);
+    write_text("x.plan", text);
+    free(text);
+    assert_int_equal(load("x.plan", &set, error), PLAIT_ERR_PLAN);
+    assert_string_equal(error, "x.plan:1048578: the plan has more than 1048576 steps");
+    assert_int_equal(truncate(in_folder("x.plan"), (1 << 30) + 1), 0);
+    assert_int_equal(load("x.plan", &set, error), PLAIT_ERR_CONFIG);
+    assert_string_equal(error, "x.plan has 1073741825 bytes; 1073741824 are the most");
 }
 
 /* ---- The setting ------------------------------------------------------------------------------------------ */
@@ -391,6 +418,7 @@ int main(void)
         cmocka_unit_test_teardown(paths_without_plans_are_refused, empty_folder),
         cmocka_unit_test_teardown(wrong_files_are_refused_with_their_place, empty_folder),
         cmocka_unit_test_teardown(a_file_of_bytes_or_without_a_name_is_refused, empty_folder),
+        cmocka_unit_test_teardown(files_and_plans_that_are_too_long_are_refused_with_the_limit, empty_folder),
         cmocka_unit_test_teardown(plans_of_the_setting_are_chosen_and_simulated_like_the_librarys, unset),
         cmocka_unit_test_teardown(an_error_in_the_settings_file_names_the_setting, unset),
     };

@@ -69,7 +69,7 @@ struct plait_comm_options {
     const uint32_t *node; /* [nrank] node of each rank as plans see it; NULL: all on one */
     /*
      * NULL-ended, searched by name before the library's, proved at the first use (up to 64 ranks; PLAIT_ERR_PLAN); or
-     * NULL
+     * NULL. plait_alg_set_list() has those of plan files, PLAIT_PLANS gives them to every comm
      */
     const struct plait_alg *const *algorithms;
     int progress;   /* 1: one thread per process drives pending operations (request.h). This rank's own */

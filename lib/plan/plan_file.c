@@ -99,15 +99,20 @@ static void free_plans(struct plait_plans_of *p)
 static enum plait_status compare_heads(const struct plait_text *t, uint32_t line, const struct plait_plan *first,
                                        const struct plait_plan *plan, uint32_t r)
 {
-    const bool rooted = plait_plan_geometry(first).rooted;
-    const char *what = plan->coll != first->coll                             ? "collective"
-                       : plan->nrank != first->nrank                         ? "number of ranks"
-                       : plan->root != first->root                           ? "root"
-                       : plan->nblk != first->nblk                           ? "number of blocks"
-                       : !rooted && plan->inplace != first->inplace          ? "form (in place or out of place)"
-                       : rooted && plan->inplace && plan->rank != plan->root ? "form: only the root can be in place"
-                                                                             : NULL;
+    const struct plait_geometry g = plait_plan_geometry(plan);
+    const char *what = plan->coll != first->coll                      ? "collective"
+                       : plan->nrank != first->nrank                  ? "number of ranks"
+                       : plan->root != first->root                    ? "root"
+                       : plan->nblk != first->nblk                    ? "number of blocks"
+                       : !g.rooted && plan->inplace != first->inplace ? "form (in place or out of place)"
+                                                                      : NULL;
 
+    if (plan->root >= plan->nrank)
+        return plait_fail(PLAIT_ERR_PLAN, "%s:%u: the root is %u, but there are %u ranks", t->name, line, plan->root,
+                          plan->nrank);
+    if (plan->inplace && (g.kind == PLAIT_KIND_PAIR || (g.rooted && plan->rank != plan->root)))
+        return plait_fail(PLAIT_ERR_PLAN, "%s:%u: rank %u of %s has no form in place", t->name, line, plan->rank,
+                          plait_coll_name((enum plait_coll)plan->coll));
     if (plan->rank != r)
         return plait_fail(PLAIT_ERR_PLAN, "%s:%u: the plan of rank %u is expected, not of rank %u", t->name, line, r,
                           plan->rank);
@@ -160,7 +165,7 @@ static enum plait_status read_name(struct plait_text *t, char name[PLAIT_FILE_NA
     n -= n > 5 && strcmp(at + n - 5, ".plan") == 0 ? 5 : 0;
     plait_text_skip(t);
     const uint32_t line = t->line;
-    if (strncmp(t->at, word, sizeof word - 1) == 0) {
+    if (strncmp(t->at, word, sizeof word - 1) == 0 && strchr(" \t\r\n", t->at[sizeof word - 1]) != NULL) {
         named = true;
         at = t->at + sizeof word - 1;
         at += strspn(at, " \t");
@@ -174,7 +179,7 @@ static enum plait_status read_name(struct plait_text *t, char name[PLAIT_FILE_NA
                           "'-', at most %d characters%s",
                           t->name, line, n < 60 ? (int)n : 60, at, PLAIT_FILE_NAME - 1,
                           named ? "" : "; give one in a first line, 'algorithm NAME'");
-    if (named && t->line == line)
+    if (named && t->line == line && *t->at != '\0')
         return plait_fail(PLAIT_ERR_PLAN, "%s:%u: 'algorithm NAME' is a line of its own", t->name, line);
     snprintf(name, PLAIT_FILE_NAME, "%.*s", (int)n, at);
     return PLAIT_OK;
@@ -188,14 +193,16 @@ static enum plait_status prove(struct plait_file_alg *a, const char *path, struc
     const struct plait_alg *alg = &a->alg;
     const struct plait_shape shape = { .coll = alg->coll, .nrank = p->nrank, .root = p->root, .inplace = inplace };
     struct plait_report report = { 0 };
-    struct plait_plan **plans = NULL;
+    const bool own = inplace == p->inplace;
+    struct plait_plan **plans = p->plans;
 
     if (plait_geometry_of(alg->coll, 1, 0, 0, 1).kind == PLAIT_KIND_PAIR && inplace)
         return PLAIT_OK;
-    enum plait_status status = plait_plans_emit(alg, &shape, &plans);
+    enum plait_status status = own ? PLAIT_OK : plait_plans_emit(alg, &shape, &plans);
     if (status == PLAIT_OK)
         status = plait_plan_check(alg->name, &shape, (const struct plait_plan *const *)plans, NULL, &report);
-    plait_plans_destroy(plans, p->nrank);
+    if (!own)
+        plait_plans_destroy(plans, p->nrank);
     if (status == PLAIT_OK) {
         p->fits[inplace] = true;
         p->claim[inplace] = report.seen;
@@ -204,7 +211,7 @@ static enum plait_status prove(struct plait_file_alg *a, const char *path, struc
     } else if (status == PLAIT_ERR_PLAN) {
         char text[600];
         snprintf(text, sizeof text, "%s", plait_last_error());
-        status = inplace == p->inplace ? plait_fail(status, "%s: %s", path, text) : PLAIT_OK;
+        status = own ? plait_fail(status, "%s: %s", path, text) : PLAIT_OK;
         snprintf(a->fault, sizeof a->fault, "; %s: %.220s", inplace ? "in place" : "out of place", text);
     }
     return status;

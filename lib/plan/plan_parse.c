@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_STEPS (1u << 26) /* of a rank */
+#define MOST_STEPS (1u << 20) /* of a rank */
 
 static bool is_rooted(const struct plait_plan *p)
 {
@@ -137,19 +137,6 @@ void plait_text_skip(struct plait_text *t)
     }
 }
 
-/* At most the blocks of the builder. */
-static void parse_blocks(struct parser *p)
-{
-    struct plait_plan *h = &p->head;
-    const uint32_t all = plait_block_count((enum plait_coll)h->coll, h->nrank);
-    const bool chosen =
-        plait_geometry_of((enum plait_coll)h->coll, h->nrank, h->root, h->rank, 0).kind == PLAIT_KIND_VECTOR;
-
-    if (p->status == PLAIT_OK && !chosen && all == 0)
-        fail(p, "so many ranks have more than 2^30 blocks");
-    h->nblk = number(p, "the number of blocks", chosen ? 1 : all, chosen ? PLAIT_MOST_SLOTS : all);
-}
-
 static void parse_head(struct parser *p)
 {
     struct plait_plan *h = &p->head;
@@ -168,10 +155,9 @@ static void parse_head(struct parser *p)
     h->rank = number(p, "the rank", 0, PLAIT_MOST_PLANS - 1);
     expect(p, "of");
     h->nrank = number(p, "the number of ranks", h->rank + 1, PLAIT_MOST_PLANS);
-    if (h->root >= h->nrank)
-        fail(p, "the root is %u, but there are %u ranks", h->root, h->nrank);
     expect(p, ", blocks");
-    parse_blocks(p);
+    const enum plait_kind kind = plait_geometry_of((enum plait_coll)h->coll, h->nrank, 0, 0, 0).kind;
+    h->nblk = number(p, "the number of blocks", 1, kind == PLAIT_KIND_VECTOR ? PLAIT_MOST_SLOTS : (1u << 30) - 1);
     expect(p, ", tmp");
     h->ntmp = number(p, "the number of TMP slots", 0, PLAIT_MOST_SLOTS);
     expect(p, ", lanes");
