@@ -188,6 +188,28 @@ static void dependencies_of_the_file_are_kept(void **state)
     plait_alg_set_destroy(set);
 }
 
+static void lanes_of_the_file_are_kept_in_both_forms(void **state)
+{
+#define LANES(rank) "plan 1 allreduce rank " #rank " of 2, blocks 1, tmp 1, lanes 3, out of place\n"
+    struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 2 };
+    const struct plait_alg *found;
+    struct plait_plan *plan;
+
+    write_text("mine.plan", LANES(0) "r0 #0 send in[0] to r1 lane 1\nr0 #1 recv tmp[0] from r1 lane 2\n" ADD_0 LANES(
+                                1) "r1 #0 send in[0] to r0 lane 2\nr1 #1 recv tmp[0] from r0 lane 1\n"
+                                   "r1 #2 reduce out[0] = tmp[0], in[0]   after 1\n");
+    struct plait_alg_set *set = must_load("mine.plan");
+    for (int form = 0; form < 2; form++) {
+        shape.inplace = form;
+        assert_int_equal(plait_alg_find(plait_alg_set_list(set), "mine", &shape, &found), PLAIT_OK);
+        assert_int_equal(plait_plan_emit(found, &shape, 0, &plan), PLAIT_OK);
+        assert_int_equal(plan->nlane, 3);
+        assert_true(plan->step[0].lane == 1 && plan->step[1].lane == 2);
+        plait_plan_destroy(plan);
+    }
+    plait_alg_set_destroy(set);
+}
+
 static void comments_blank_lines_and_a_name_may_stand_anywhere(void **state)
 {
     struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 2 };
@@ -413,6 +435,7 @@ int main(void)
         cmocka_unit_test_teardown(a_file_in_place_has_a_form_out_of_place, empty_folder),
         cmocka_unit_test_teardown(plans_that_are_wrong_in_place_do_not_fit_there, empty_folder),
         cmocka_unit_test_teardown(dependencies_of_the_file_are_kept, empty_folder),
+        cmocka_unit_test_teardown(lanes_of_the_file_are_kept_in_both_forms, empty_folder),
         cmocka_unit_test_teardown(comments_blank_lines_and_a_name_may_stand_anywhere, empty_folder),
         cmocka_unit_test_teardown(files_of_a_name_are_one_algorithm_for_several_numbers_of_ranks, empty_folder),
         cmocka_unit_test_teardown(paths_without_plans_are_refused, empty_folder),
