@@ -21,14 +21,13 @@ static bool is_rooted(const struct plait_plan *p)
     return p->coll < PLAIT_NCOLL && plait_geometry_of((enum plait_coll)p->coll, p->nrank, 0, 0, 0).rooted;
 }
 
-/* Capacities of the arrays; they grow with the text. */
 struct parser {
     struct plait_text *text;
     const char *at;           /* the next character */
     enum plait_status status; /* sticky: after the first error the parser reads nothing */
     struct plait_step *steps;
     uint32_t *deps;
-    size_t cstep, cdep;
+    size_t cstep, cdep;     /* capacities */
     struct plait_plan head; /* last member: it ends in a flexible array, which stays empty */
 };
 
@@ -52,6 +51,15 @@ static void skip_blanks(struct parser *p)
     while (*p->at == ' ' || *p->at == '\t' || *p->at == '\r')
         p->at++;
 }
+
+/* The characters up to the line's end, for messages: at most 20. */
+static int rest(const struct parser *p)
+{
+    const size_t n = strcspn(p->at, "\n");
+
+    return n < 20 ? (int)n : 20;
+}
+
 /* Consumes `word` if it comes next. */
 static bool accept(struct parser *p, const char *word)
 {
@@ -68,8 +76,7 @@ static void expect(struct parser *p, const char *word)
 {
     if (accept(p, word))
         return;
-    const size_t rest = strcspn(p->at, "\n");
-    fail(p, "'%s' is expected before '%.*s'", word, rest < 20 ? (int)rest : 20, p->at);
+    fail(p, "'%s' is expected before '%.*s'", word, rest(p), p->at);
 }
 
 /* A decimal number from `low` to `high`. */
@@ -283,8 +290,8 @@ static bool is_step(struct parser *p)
     plait_text_skip(p->text);
     p->at = p->text->at;
     if (*p->at != 'r' && *p->at != '\0' && strncmp(p->at, "plan", 4) != 0)
-        fail(p, "step 'r%u #%u ...' or the next plan is expected before '%.*s'", p->head.rank, p->head.nstep,
-             (int)(strcspn(p->at, "\n") < 20 ? strcspn(p->at, "\n") : 20), p->at);
+        fail(p, "step 'r%u #%u ...' or the next plan is expected before '%.*s'", p->head.rank, p->head.nstep, rest(p),
+             p->at);
     return *p->at == 'r';
 }
 
