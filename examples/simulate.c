@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which all-reduce is the fastest on a cluster that does not exist yet, and what do slower uplinks of its racks cost?
- * No rank is started: the simulator runs their plans.
+ * Which all-reduce is the fastest on a cluster that does not exist yet, and what does a change of it cost? No rank is
+ * started: the simulator runs their plans.
  *
- *     cc simulate.c $(pkg-config --cflags --libs plait) && ./a.out
+ *     cc simulate.c $(pkg-config --cflags --libs plait) && ./a.out cluster.json rack.uplink=/16
  */
 #include <plait/forecast.h>
 
@@ -24,40 +24,26 @@ static void check(enum plait_status status)
     exit(1);
 }
 
-/* Two racks of four hosts of four ranks. Rates are in bytes per second, times in nanoseconds. */
-static struct plait_machine cluster(uint64_t uplink)
+int main(int argc, char **argv)
 {
-    struct plait_machine m = {
-        .name = "two racks of four hosts", .nlevel = 3, .copy = 10000000000, .reduce = 8000000000
-    };
-
-    /* Ranks of a host read each other's memory. */
-    m.level[0] = (struct plait_level){
-        .name = "host", .children = 4, .bandwidth = 10000000000, .latency = 200, .overhead = 100, .memory = 40000000000
-    };
-    /* A NIC of 100 Gbit/s for each host, and one uplink for each rack. */
-    m.level[1] = (struct plait_level){
-        .name = "rack", .children = 4, .links = 1, .bandwidth = 12500000000, .latency = 2000, .overhead = 500
-    };
-    m.level[2] = (struct plait_level){
-        .name = "cluster", .children = 2, .links = 1, .bandwidth = uplink, .latency = 3000, .overhead = 500
-    };
-    return m;
-}
-
-int main(void)
-{
-    const struct plait_machine full = cluster(50000000000), slow = cluster(3125000000);
-    struct plait_forecast_options options = { .machine = &full,
+    struct plait_machine machine, changed;
+    struct plait_forecast_options options = { .machine = &machine,
                                               .shape = { .coll = PLAIT_ALLREDUCE },
                                               .algorithms = algorithms };
     struct plait_forecast *forecast;
-    struct plait_prediction p, slower;
+    struct plait_prediction p, other;
     const char *best;
 
-    options.shape.nrank = (uint32_t)plait_machine_ranks(&full);
+    if (argc != 3) {
+        fprintf(stderr, "Usage: %s MACHINE_FILE CHANGES\n", argv[0]);
+        return 2;
+    }
+    check(plait_machine_load(argv[1], &machine));
+    changed = machine;
+    check(plait_machine_change(&changed, argv[2]));
+    options.shape.nrank = (uint32_t)plait_machine_ranks(&machine);
     check(plait_forecast_create(&options, &forecast)); /* it keeps what it has simulated */
-    printf("%s, %u ranks: microseconds\n%-18s", full.name, options.shape.nrank, "bytes");
+    printf("%s, %u ranks: microseconds\n%-18s", machine.name, options.shape.nrank, "bytes");
     for (int i = 0; i < NSIZE; i++)
         printf("%10zu", sizes[i]);
     for (uint32_t k = 0; algorithms[k] != NULL; k++) {
@@ -68,15 +54,13 @@ int main(void)
         }
     }
 
-    printf("\n\nwith uplinks of 3.125 instead of 50 GB/s\n");
+    printf("\n\nwith %s\n", argv[2]);
     for (int i = 0; i < NSIZE; i++) {
         const size_t count = sizes[i] / sizeof(float);
         check(plait_forecast_fastest(forecast, PLAIT_FLOAT32, count, &best, &p));
-        check(plait_simulate(&slow, best, &options.shape, PLAIT_FLOAT32, count, NULL, &slower));
+        check(plait_simulate(&changed, best, &options.shape, PLAIT_FLOAT32, count, NULL, &other));
         printf("%10zu bytes: %s takes %.2f times as long; %s is busy for %.0f %% of that\n", sizes[i], best,
-               (double)slower.time / (double)p.time, slower.busiest, 1e2 * (double)slower.bound / (double)slower.time);
-        if (slower.time < p.time)
-            return 1;
+               (double)other.time / (double)p.time, other.busiest, 1e2 * (double)other.bound / (double)other.time);
     }
     plait_forecast_destroy(forecast);
     return 0;

@@ -121,16 +121,10 @@ static enum plait_status add_slow(const char *change, struct plait_machine *m, c
     const size_t n = strlen(unit), links = strlen(" links");
     const bool of_links = n > links && strcmp(unit + n - links, " links") == 0;
     const double percent = 100 * factor_of(value);
-    uint32_t k = m->nlevel; /* the level whose children these are */
-    double child = 0;
+    uint32_t k = 0, child = 0; /* the level whose children these are */
 
     unit[of_links ? n - links : n] = '\0';
-    char *number = strrchr(unit, ' ');
-    if (number != NULL && plait_quantity_parse(PLAIT_COUNT, number + 1, &child) && child < UINT32_MAX) {
-        *number = '\0';
-        k = strcmp(unit, "rank") == 0 ? 0 : find_level(m, unit) + 1;
-    }
-    if (k >= m->nlevel)
+    if (!plait_unit_find(m, unit, &k, &child))
         return plait_fail(PLAIT_ERR_ARG,
                           "%s: must be 'rank N' or, for the links of one unit, '%s N' of any level but the last",
                           change, m->level[0].name);
@@ -141,7 +135,7 @@ static enum plait_status add_slow(const char *change, struct plait_machine *m, c
     if (m->nslow == PLAIT_MOST_SLOW)
         return plait_fail(PLAIT_ERR_ARG, "%s: more than %d slow parts", change, PLAIT_MOST_SLOW);
     m->slow[m->nslow++] = (struct plait_slow){
-        .rank = k == 0 && !of_links, .level = k, .child = (uint32_t)child, .percent = (uint32_t)(percent + 0.5)
+        .rank = k == 0 && !of_links, .level = k, .child = child, .percent = (uint32_t)(percent + 0.5)
     };
     return PLAIT_OK;
 }

@@ -147,6 +147,22 @@ bool plait_field_set(const struct plait_field *f, double value, void *to)
     return f->size == sizeof(uint64_t) || v <= UINT32_MAX;
 }
 
+bool plait_unit_find(const struct plait_machine *m, const char *unit, uint32_t *level, uint32_t *child)
+{
+    const char *number = strrchr(unit, ' ');
+    const size_t n = number != NULL ? (size_t)(number - unit) : 0;
+    double value;
+    uint32_t k = 0;
+
+    if (n == 0 || !plait_quantity_parse(PLAIT_COUNT, number + 1, &value) || value >= UINT32_MAX)
+        return false;
+    while (k < m->nlevel && (strlen(m->level[k].name) != n || memcmp(m->level[k].name, unit, n) != 0))
+        k++;
+    *level = n == 4 && memcmp(unit, "rank", n) == 0 ? 0 : k + 1;
+    *child = (uint32_t)value;
+    return *level < m->nlevel;
+}
+
 bool plait_oversubscribe(struct plait_machine *m, uint32_t k, double n)
 {
     struct plait_level *l = &m->level[k];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The fields of machines by name, and their values as text: "100 Gbit/s", "2 us", "8 KiB". A number without a unit is
- * in bytes/s, ns or bytes. The programs compile this file, too.
+ * in bytes/s, ns or bytes. The programs and files/ compile this file, too.
  */
 #ifndef PLAIT_SIMULATE_FIELDS_H
 #define PLAIT_SIMULATE_FIELDS_H
@@ -49,6 +49,9 @@ uint64_t plait_field_get(const struct plait_field *f, const void *from);
 
 /* Rounds the value. False: it is too large for the field. */
 bool plait_field_set(const struct plait_field *f, double value, void *to);
+
+/* "host 3", or "rank 5": its number, and the level whose children it is among. False: the machine has no such level. */
+bool plait_unit_find(const struct plait_machine *m, const char *unit, uint32_t *level, uint32_t *child);
 
 #define PLAIT_FORM_OVERSUBSCRIPTION "a number from 0.01 to 10000"
 

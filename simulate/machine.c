@@ -36,6 +36,9 @@ static enum plait_status check_level(const struct plait_level *l)
     if (memchr(l->name, '\0', sizeof l->name) == NULL || l->name[0] == '\0')
         return plait_fail(PLAIT_ERR_ARG, "machine: a level has no name; it needs one of at most %zu bytes",
                           sizeof l->name - 1);
+    if (memchr(l->about, '\0', sizeof l->about) == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "machine: %s.about has no end; it needs one in its %zu bytes", l->name,
+                          sizeof l->about);
     return check_fields(l->name, plait_level_fields, PLAIT_NLEVEL_FIELD, l);
 }
 
@@ -73,6 +76,9 @@ enum plait_status plait_machine_check(const struct plait_machine *m)
 
     if (m == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_machine_check: machine is NULL");
+    if (memchr(m->name, '\0', sizeof m->name) == NULL || memchr(m->about, '\0', sizeof m->about) == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "machine: name or about has no end; they need one in their %zu and %zu bytes",
+                          sizeof m->name, sizeof m->about);
     status = check_number("", "nlevel", m->nlevel, 1, PLAIT_MOST_LEVELS);
     for (uint32_t k = 0; k < m->nlevel && status == PLAIT_OK; k++) {
         status = check_level(&m->level[k]);

@@ -5,7 +5,7 @@ import pathlib
 import re
 import sys
 
-FOLDERS = ('algorithms', 'cuda', 'include', 'launchers', 'lib', 'nccl', 'simulate', 'topology', 'transports')
+FOLDERS = ('algorithms', 'cuda', 'files', 'include', 'launchers', 'lib', 'nccl', 'simulate', 'topology', 'transports')
 OWN = ('lib/base/descriptor.c', 'lib/base/descriptor.h')
 # One descriptor, which one of these takes at once.
 ONE = (r'socket|accept4?|open(?:at2?|64)?|creat|dup|epoll_create1?|eventfd|timerfd_create|signalfd|memfd_create|memfd_secret|'

@@ -46,7 +46,7 @@ import json, sys
 d = json.load(sys.stdin)
 assert d["version"].count(".") == 2 and isinstance(d["features"]["ucx"], bool), d
 assert {s["name"] for s in d["settings"]} >= {"PLAIT_ALGO", "PLAIT_LOG"}, d
-assert len(d["plugins"]) == 4 and d["machine"]["processors"] > 0 and d["build"]["compiler"], d
+assert len(d["plugins"]) == 5 and d["machine"]["processors"] > 0 and d["build"]["compiler"], d
 '
 }
 config_shows_value_origin_and_text() {

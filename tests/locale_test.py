@@ -5,7 +5,7 @@ import pathlib
 import re
 import sys
 
-FOLDERS = ('algorithms', 'bench', 'common', 'cuda', 'include', 'launchers', 'lib', 'nccl', 'simulate', 'tools', 'topology', 'train', 'transports')
+FOLDERS = ('algorithms', 'bench', 'common', 'cuda', 'files', 'include', 'launchers', 'lib', 'nccl', 'simulate', 'tools', 'topology', 'train', 'transports')
 IN_THE_PLACE = 'lib/base/ascii.h has what stands in its place'
 # isdigit() and isxdigit() are the same in every locale.
 CALL = re.compile(r'\b(strto(?:d|f|ld)|atof|strn?casecmp|is(?:alpha|alnum|space|upper|lower|punct|print|graph|cntrl|blank)|'

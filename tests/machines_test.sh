@@ -162,9 +162,9 @@ line 4: levels\[0\] needs "latency": nanoseconds|, "latency": "200 ns"|
 line 4: levels\[0\] needs "name": text of 1 to 23 bytes$|"name": "host", |
 line 1: the machine needs "name": text of 1 to 95 bytes$|"name": "four hosts",|
 line 2: the machine.name is ""; it must be text of 1|four hosts|
-line 4: machine: host.children is 0; it must be 1 to |"children": 2|"children": 0
-line 5: machine: cluster.children is 4294967295; it must be 1 to |"children": 4|"children": 4294967295
-line 5: levels\[1\].children is 4294967296; at most 4294967295|"children": 4|"children": 4294967296
+line 4: levels\[0\].children is 0; it must be 1 to 1048576$|"children": 2|"children": 0
+line 5: levels\[1\].children is 4294967295; it must be 1 to |"children": 4|"children": 4294967295
+line 5: levels\[1\].children is 4294967296; it must be 1 to |"children": 4|"children": 4294967296
 line 9: slow\[0\].links is "rack 3"; it must be a unit with its number, from 0, such as "host 0"$|host 3|rack 3
 line 9: slow\[0\] needs either "rank": a number, or "links"|"links": "host 3", |
 line 5: levels\[1\] has "links" and "oversubscription"; leave one|"links": 1|"links": 1, "oversubscription": 2

@@ -70,7 +70,7 @@ levels\[1\] needs "bandwidth"|"bandwidth": 1e9, |
 levels\[0\].latency is "200 m"; it must be|200 ns|200 m
 levels\[1\].links is 1.5; it must be a whole number|"links": 1|"links": 1.5
 levels\[1\] has no field 'link'|"links"|"link"
-host.children is 0; it must be 1|"children": 2|"children": 0
+levels\[0\].children is 0; it must be 1|"children": 2|"children": 0
 bad.json, line 3: |"latency": "2 us"|"latency":
 the machine.name is ""; it must be text|"name": "four hosts"|"name": ""
 END

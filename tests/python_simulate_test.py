@@ -67,6 +67,19 @@ def fields_are_those_of_docs_predict():
         equal(plait.simulate(plait.Machine(description), 'direct', 'alltoall', nbytes=1 << 20), row)
 
 
+def a_saved_machine_is_loaded_as_itself():
+    machine = plait.Machine({**star(about='a guess'), 'about': 'drawn', 'slow': [{'rank': 3, 'percent': 50}]})
+    with tempfile.NamedTemporaryFile(suffix='.json') as file:
+        machine.save(file.name)
+        text = json.load(file)
+        assert (text['about'], text['levels'][0]['about']) == ('drawn', 'a guess'), text
+        again = plait.Machine(pathlib.Path(file.name))
+        again.save(file.name)
+        file.seek(0)
+        assert json.load(file) == text
+    assert plait.simulate(again, 'ring', nbytes=40000) == plait.simulate(machine, 'ring', nbytes=40000)
+
+
 def times_are_the_formula_s_and_places_matter():
     assert plait.Machine(STAR).ranks == 4 and plait.Machine(STAR).name == 'star'
     p = plait.simulate(plait.Machine(STAR), 'ring', nbytes=40000)
@@ -150,7 +163,8 @@ def what_is_wrong_is_named():
     wrong(arg, 'slow.percent is 0', lambda: plait.Machine({**STAR, 'slow': [{'rank': 3, 'percent': 0}]}))
     wrong(TypeError, 'must be a dict', lambda: plait.Machine([]))
     with tempfile.NamedTemporaryFile('w') as file:
-        wrong(arg, file.name + ': Expecting value', lambda: plait.Machine(file.name))
+        wrong(arg, file.name + ', line 1: ', lambda: plait.Machine(file.name))
+    wrong(plait.SystemError, '/nowhere/m.json: No such file', lambda: plait.Machine('/nowhere/m.json'))
     wrong(plait.ConfigError, 'rings', lambda: plait.simulate(machine, 'rings'))
     wrong(arg, "coll is 'allsum'", lambda: plait.simulate(machine, 'ring', 'allsum'))
     wrong(arg, '5 ranks, but machine .star. has room for 4', lambda: plait.simulate(machine, 'ring', ranks=5))
@@ -169,5 +183,5 @@ def what_is_wrong_is_named():
 
 
 sentences.run([predictions_are_the_tool_s_on_every_machine_file, fields_are_those_of_docs_predict,
-               times_are_the_formula_s_and_places_matter, a_changed_machine_is_the_tool_s_what_if, events_and_uses_are_in_order, a_forecast_has_the_fastest,
+               a_saved_machine_is_loaded_as_itself, times_are_the_formula_s_and_places_matter, a_changed_machine_is_the_tool_s_what_if, events_and_uses_are_in_order, a_forecast_has_the_fastest,
                steps_are_buckets_one_after_the_other, what_is_wrong_is_named])

@@ -7,7 +7,7 @@ import sys
 import unittest
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
-OUTSIDE = ('algorithms', 'bench', 'common', 'cuda', 'examples', 'launchers', 'nccl', 'simulate', 'tools',
+OUTSIDE = ('algorithms', 'bench', 'common', 'cuda', 'examples', 'files', 'launchers', 'nccl', 'simulate', 'tools',
            'topology', 'train', 'transports')
 SCRIPTS = ('bench', 'python/plait', 'tools')
 # The rooms of which tests include headers: their subjects', besides base/. Other tests see lib/ as its users do.
@@ -60,6 +60,7 @@ SUBJECTS = {
     'fuzz/client.c': ['bootstrap'],
     'fuzz/id.c': ['bootstrap'],
     'fuzz/launch.c': ['bootstrap', 'launch'],
+    'fuzz/machine_text.h': ['plugin'],
     'fuzz/node_of.c': ['bootstrap'],
     'fuzz/plan_file.c': ['plan'],
     'fuzz/spec.c': ['engine'],

@@ -27,7 +27,7 @@ static plait_machine flat(uint32_t nrank)
 
     snprintf(m.name, sizeof m.name, "flat");
     m.nlevel = 1;
-    m.level[0] = { "cluster", nrank, 1, 12500000000, 2000, 0, 0, 0, 0 };
+    m.level[0] = { "cluster", nrank, 1, 12500000000, 2000, 0, 0, 0, 0, "" };
     return m;
 }
 
@@ -37,8 +37,8 @@ static plait_machine hosts(uint32_t nrank)
 
     snprintf(m.name, sizeof m.name, "hosts");
     m.nlevel = 2;
-    m.level[0] = { "host", 8, 1, 100000000000, 1000, 0, 0, 0, 0 };
-    m.level[1] = { "cluster", nrank / 8, 4, 12500000000, 3000, 0, 0, 0, 0 };
+    m.level[0] = { "host", 8, 1, 100000000000, 1000, 0, 0, 0, 0, "" };
+    m.level[1] = { "cluster", nrank / 8, 4, 12500000000, 3000, 0, 0, 0, 0, "" };
     m.reduce = 50000000000;
     return m;
 }
@@ -49,9 +49,9 @@ static plait_machine racks(uint32_t nrank)
 
     snprintf(m.name, sizeof m.name, "racks");
     m.nlevel = 3;
-    m.level[0] = { "host", 2, 1, 20000000000, 500, 0, 0, 0, 0 };
-    m.level[1] = { "rack", 4, 1, 5000000000, 4000, 0, 0, 0, 0 };
-    m.level[2] = { "cluster", nrank / 8, 1, 5000000000, 8000, 0, 0, 0, 0 };
+    m.level[0] = { "host", 2, 1, 20000000000, 500, 0, 0, 0, 0, "" };
+    m.level[1] = { "rack", 4, 1, 5000000000, 4000, 0, 0, 0, 0, "" };
+    m.level[2] = { "cluster", nrank / 8, 1, 5000000000, 8000, 0, 0, 0, 0, "" };
     return m;
 }
 

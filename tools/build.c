@@ -18,7 +18,7 @@ static const struct {
     const char *name, *package, *text;
 } known[] = {
     { "hwloc", "libhwloc-dev", "packages, nodes and cores in --topology, machines of hosts" },
-    { "jansson", "libjansson-dev", "JSON of plait-perf and plait-info, checkpoints of plait-train" },
+    { "jansson", "libjansson-dev", "machine files (plait-json.so), JSON of the programs, checkpoints of plait-train" },
     { "expat", "libexpat1-dev", "machines from NCCL's topology XML" },
     { "xxhash", "libxxhash-dev", "hashes of plait-train's checkpoints" },
     { "libsodium", "libsodium-dev", "comms over TCP" },
@@ -72,7 +72,8 @@ static void find_folder(char *out, size_t room)
 
 bool build_plugin(size_t k, struct plugin *out)
 {
-    static const char *const names[] = { "plait-ucx.so", "plait-pmix.so", "plait-pmi.so", "plait-cuda.so" };
+    static const char *const names[] = { "plait-ucx.so", "plait-pmix.so", "plait-pmi.so", "plait-cuda.so",
+                                         "plait-json.so" };
     char folder[400];
 
     if (k >= sizeof names / sizeof *names)

@@ -6,7 +6,7 @@
 #ifndef PLAIT_TOOLS_HARDWARE_H
 #define PLAIT_TOOLS_HARDWARE_H
 
-#include "machine_file.h"
+#include <plait/simulate.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,7 +67,7 @@ enum part_kind parts_rank(const struct part *host, const struct machine_wish *wi
 
 /* name: of the source, in messages and in the machine's name. Returns false after a message. */
 bool machine_of_parts(const char *name, const struct part *host, const struct machine_wish *wish,
-                      struct plait_machine *out, struct machine_notes *notes);
+                      struct plait_machine *out);
 
 /* The tree with box-drawing characters, and the ranks. */
 void parts_draw(FILE *f, const struct part *host, const struct machine_wish *wish);

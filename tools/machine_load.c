@@ -120,7 +120,7 @@ static bool read_text(const char *path, const char *text, size_t bytes, struct m
         if (has_wishes(&out->wish))
             return complain("%s: options such as --hosts are for the description of one host; this is a whole machine",
                             path);
-        return machine_parse(path, text, bytes, &out->machine, &out->notes);
+        return plait_machine_parse(path, text, &out->machine) == PLAIT_OK || complain("%s", plait_last_error());
     }
     if (strstr(text, "<topology") != NULL)
         out->host = xml_check(path, text, bytes) ? parts_of_hwloc(path, text, bytes) : NULL;
@@ -177,8 +177,7 @@ bool machine_open(const char *name, const struct machine_wish *wish, struct mach
     if (!read_source(name, out))
         return false;
     const char *slash = strrchr(name, '/');
-    if (out->host == NULL ||
-        machine_of_parts(slash != NULL ? slash + 1 : name, out->host, &out->wish, &out->machine, &out->notes))
+    if (out->host == NULL || machine_of_parts(slash != NULL ? slash + 1 : name, out->host, &out->wish, &out->machine))
         return true;
     machine_close(out);
     return false;

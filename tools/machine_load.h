@@ -13,7 +13,6 @@
 /* A machine and where it comes from. */
 struct machine_source {
     struct plait_machine machine;
-    struct machine_notes notes;
     struct machine_wish wish; /* with what the name says */
     struct part *host;        /* of which the machine was made; NULL: of a JSON file */
 };

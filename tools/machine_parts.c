@@ -151,6 +151,10 @@ struct run {
     uint32_t first, last, children, least;
 };
 
+#define ABOUT sizeof((struct plait_level *)NULL)->about
+_Static_assert(ABOUT == sizeof((struct plait_machine *)NULL)->about, "one room");
+
+/* Append to out[ABOUT]. */
 static void note(char *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static void note(char *out, const char *format, ...)
@@ -159,8 +163,8 @@ static void note(char *out, const char *format, ...)
     va_list arguments;
 
     va_start(arguments, format);
-    if (n < MACHINE_NOTE)
-        vsnprintf(out + n, MACHINE_NOTE - n, format, arguments);
+    if (n < ABOUT)
+        vsnprintf(out + n, ABOUT - n, format, arguments);
     va_end(arguments);
 }
 
@@ -170,7 +174,7 @@ static const char *level_name(enum part_kind kind)
 }
 
 /* A level of ranks on processors. */
-static void shared_level(const struct units *u, const struct run *r, struct plait_level *l, char *about)
+static void shared_level(const struct units *u, const struct run *r, struct plait_level *l)
 {
     const enum part_kind smallest = u->kinds[r->last];
     uint32_t cores = r->children;
@@ -178,13 +182,13 @@ static void shared_level(const struct units *u, const struct run *r, struct plai
     l->bandwidth = near[smallest].bandwidth;
     l->latency = near[smallest].latency;
     l->overhead = shared_overhead;
-    note(about, "assumed: bandwidth, latency, overhead");
+    note(l->about, "assumed: bandwidth, latency, overhead");
     for (uint32_t k = r->first; k <= r->last; k++) {
         if (u->kinds[k] != PART_NUMA || u->unit[0][k] == NULL)
             continue;
         cores = u->unit[0][k]->counts[u->rank];
         l->memory = cores * core_memory < most_memory ? cores * core_memory : most_memory;
-        note(about, ", memory (10 GB/s of each rank, at most 150 GB/s)");
+        note(l->about, ", memory (10 GB/s of each rank, at most 150 GB/s)");
     }
 }
 
@@ -201,7 +205,7 @@ static uint64_t slowest(const struct units *u, int kind, uint64_t least)
     return rate;
 }
 
-static void nvlink_level(const struct units *u, struct plait_level *l, char *about)
+static void nvlink_level(const struct units *u, struct plait_level *l)
 {
     const struct gpu *g = class_of(u->ranks[0]->capability);
     const uint64_t each = g->nvlink > 0 ? g->nvlink : 25 * GB;
@@ -211,17 +215,17 @@ static void nvlink_level(const struct units *u, struct plait_level *l, char *abo
         n = u->ranks[r]->nvlinks < n ? u->ranks[r]->nvlinks : n;
     l->bandwidth = n * each;
     l->latency = nvlink_latency;
-    note(about, "bandwidth: %" PRIu32 " NVLink%s of %" PRIu32 " GB/s, as if to a switch; assumed: latency, overhead", n,
-         plural(n), (uint32_t)(each / GB));
+    note(l->about, "bandwidth: %" PRIu32 " NVLink%s of %" PRIu32 " GB/s, as if to a switch; assumed: latency, overhead",
+         n, plural(n), (uint32_t)(each / GB));
 }
 
 /* A level of GPUs. child: the kind of the units that it joins, -1 for GPUs. */
-static void gpu_level(const struct units *u, const struct run *r, int child, struct plait_level *l, char *about)
+static void gpu_level(const struct units *u, const struct run *r, int child, struct plait_level *l)
 {
     l->links = 1;
     l->overhead = gpu_overhead;
     if (u->nvlink) {
-        nvlink_level(u, l, about);
+        nvlink_level(u, l);
         return;
     }
     l->latency = gpu_latency[u->kinds[r->last]];
@@ -231,12 +235,12 @@ static void gpu_level(const struct units *u, const struct run *r, int child, str
     const uint64_t gpu = slowest(u, -1, 1);
     l->bandwidth = rate > 0 ? rate : !pcie ? package_link : gpu > 0 ? gpu : pcie_link;
     if (rate > 0)
-        note(about, "bandwidth: nominal, of the PCIe links; assumed: latency, overhead");
+        note(l->about, "bandwidth: nominal, of the PCIe links; assumed: latency, overhead");
     else
-        note(about, "assumed: bandwidth of %s, latency, overhead", pcie ? "PCIe" : "the links between processors");
+        note(l->about, "assumed: bandwidth of %s, latency, overhead", pcie ? "PCIe" : "the links between processors");
 }
 
-static void host_levels(const struct units *u, struct plait_machine *m, struct machine_notes *notes)
+static void host_levels(const struct units *u, struct plait_machine *m)
 {
     struct run runs[PART_NKIND], run = { 0 };
     uint32_t n = 0;
@@ -253,15 +257,14 @@ static void host_levels(const struct units *u, struct plait_machine *m, struct m
     }
     for (uint32_t i = n; i-- > 0; m->nlevel++) {
         struct plait_level *l = &m->level[m->nlevel];
-        char *about = notes->level[m->nlevel];
         snprintf(l->name, sizeof l->name, "%s", level_name(u->kinds[runs[i].first]));
         l->children = runs[i].children;
         if (u->rank == PART_GPU)
-            gpu_level(u, &runs[i], i + 1 < n ? (int)runs[i + 1].first : -1, l, about);
+            gpu_level(u, &runs[i], i + 1 < n ? (int)runs[i + 1].first : -1, l);
         else
-            shared_level(u, &runs[i], l, about);
+            shared_level(u, &runs[i], l);
         if (runs[i].least < runs[i].children)
-            note(about, ". Uneven: some have %" PRIu32 " %ss, but all are taken to have %" PRIu32, runs[i].least,
+            note(l->about, ". Uneven: some have %" PRIu32 " %ss, but all are taken to have %" PRIu32, runs[i].least,
                  i + 1 < n ? level_name(u->kinds[runs[i + 1].first]) : part_kind_name(u->rank), runs[i].children);
     }
 }
@@ -284,8 +287,9 @@ static uint32_t find_nics(const struct part *host, uint64_t *rate)
     return n;
 }
 
-static void network_level(struct plait_machine *m, const char *name, uint64_t children, uint64_t links, uint64_t rate,
-                          uint64_t latency)
+/* Returns its "about", to be filled. */
+static char *network_level(struct plait_machine *m, const char *name, uint64_t children, uint64_t links, uint64_t rate,
+                           uint64_t latency)
 {
     struct plait_level *l = &m->level[m->nlevel++];
 
@@ -296,34 +300,32 @@ static void network_level(struct plait_machine *m, const char *name, uint64_t ch
                                .overhead = network_overhead,
                                .eager = network_eager };
     snprintf(l->name, sizeof l->name, "%s", name);
+    return l->about;
 }
 
-static void network_levels(const struct part *host, const struct machine_wish *w, bool gpu, struct plait_machine *m,
-                           struct machine_notes *notes)
+static void network_levels(const struct part *host, const struct machine_wish *w, bool gpu, struct plait_machine *m)
 {
     const uint64_t latency = gpu ? gpu_network_latency : network_latency;
     const bool racks = w->rack > 0 && w->rack < w->hosts;
-    uint64_t rate;
-    const uint32_t seen = find_nics(host, &rate), nics = w->nics > 0 ? w->nics : seen > 0 ? seen : 1;
-    char *about = notes->level[m->nlevel];
+    uint64_t found;
+    const uint32_t seen = find_nics(host, &found), nics = w->nics > 0 ? w->nics : seen > 0 ? seen : 1;
+    const uint64_t rate = w->network > 0 ? w->network : found > 0 ? found : network;
+    char *about = network_level(m, racks ? "rack" : "cluster", racks ? w->rack : w->hosts, nics, rate, latency);
 
     note(about, "%s%s%s",
          w->nics > 0 ? ""
          : seen > 0  ? "links: the NICs that were found; "
                      : "assumed: one NIC; ",
-         w->network > 0 || rate > 0 ? "" : "assumed: 100 Gbit/s of each NIC; ", "assumed: latency, overhead, eager");
-    rate = w->network > 0 ? w->network : rate > 0 ? rate : network;
-    network_level(m, racks ? "rack" : "cluster", racks ? w->rack : w->hosts, nics, rate, latency);
+         w->network > 0 || found > 0 ? "" : "assumed: 100 Gbit/s of each NIC; ", "assumed: latency, overhead, eager");
     if (!racks)
         return;
     const double uplinks = (double)w->rack * nics / (w->oversubscription > 0 ? w->oversubscription : 1);
     const uint32_t nrack = (w->hosts + w->rack - 1) / w->rack;
-    about = notes->level[m->nlevel];
+    about = network_level(m, "cluster", nrack, (uint64_t)llround(uplinks), rate, latency + switch_latency);
     note(about, "assumed: latency, overhead, eager");
     if (w->hosts % w->rack != 0)
         note(about, ". The last rack has only %" PRIu32 " hosts, but all are taken to have %" PRIu32,
              w->hosts % w->rack, w->rack);
-    network_level(m, "cluster", nrack, (uint64_t)llround(uplinks), rate, latency + switch_latency);
 }
 
 /* ---- Machines ---------------------------------------------------------------------------------------- */
@@ -343,35 +345,32 @@ static void set_rates(const struct units *u, const struct part *host, struct pla
 }
 
 bool machine_of_parts(const char *name, const struct part *host, const struct machine_wish *wish,
-                      struct plait_machine *out, struct machine_notes *notes)
+                      struct plait_machine *out)
 {
     struct units *u = calloc(1, sizeof *u);
     struct plait_machine m = { 0 };
-    struct machine_notes own = { 0 };
 
     if (u == NULL)
         return complain("%s: out of memory", name);
     u->rank = parts_rank(host, wish);
     bool ok = find_units(name, host, u);
     if (ok) {
-        host_levels(u, &m, &own);
+        host_levels(u, &m);
         const char *unit = part_kind_name(u->rank);
         if (wish->hosts > 1) {
             snprintf(m.name, sizeof m.name, "%.48s, %" PRIu32 " hosts of %" PRIu32 " %s%s", name, wish->hosts, u->nrank,
                      unit, plural(u->nrank));
-            network_levels(host, wish, u->rank == PART_GPU, &m, &own);
+            network_levels(host, wish, u->rank == PART_GPU, &m);
         } else {
             snprintf(m.name, sizeof m.name, "%.64s, %" PRIu32 " %s%s", name, u->nrank, unit, plural(u->nrank));
         }
         set_rates(u, host, &m);
-        note(own.machine, "Made by plait-info. Nothing was measured; assumed: copy, reduce, and what each level says");
+        note(m.about, "Made by plait-info. Nothing was measured; assumed: copy, reduce, and what each level says");
     }
     free(u);
     if (ok && plait_machine_check(&m) != PLAIT_OK)
         ok = complain("%s: %s", name, plait_last_error());
     if (ok)
         *out = m;
-    if (ok && notes != NULL)
-        *notes = own;
     return ok;
 }

@@ -6,7 +6,7 @@
 #include "model.h"
 
 #include "allocate.h"
-#include "json_line.h"
+#include "../files/json_line.h"
 #include "message.h"
 
 #include <inttypes.h>

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "topology.h"
 
-#include "file.h"
 #include "machine_draw.h"
 #include "message.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 
-static void print_notes(const struct machine_source *s)
+static void print_notes(const struct plait_machine *m)
 {
-    if (s->notes.machine[0] != '\0')
-        printf("%s.\n", s->notes.machine);
-    for (uint32_t k = s->machine.nlevel; k-- > 0;)
-        if (s->notes.level[k][0] != '\0')
-            printf("%s: %s.\n", s->machine.level[k].name, s->notes.level[k]);
+    if (m->about[0] != '\0')
+        printf("%s.\n", m->about);
+    for (uint32_t k = m->nlevel; k-- > 0;)
+        if (m->level[k].about[0] != '\0')
+            printf("%s: %s.\n", m->level[k].name, m->level[k].about);
 }
 
 bool topology_print(const char *name, const struct machine_wish *wish)
@@ -28,7 +26,7 @@ bool topology_print(const char *name, const struct machine_wish *wish)
         printf("\nFor the simulator (--export writes it):\n");
     }
     machine_draw(stdout, &source.machine);
-    print_notes(&source);
+    print_notes(&source.machine);
     machine_close(&source);
     return true;
 }
@@ -39,14 +37,6 @@ bool topology_export(const char *name, const struct machine_wish *wish, const ch
 
     if (!machine_open(name, wish, &source))
         return false;
-    char *text = machine_format(&source.machine, &source.notes);
     machine_close(&source);
-    FILE *f = text == NULL ? NULL : strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
-    bool ok = f != NULL || (text != NULL && complain("--export %s: %m", path));
-    if (ok)
-        fputs(text, f);
-    if (ok && f != stdout)
-        ok = file_end(f, "--export", path);
-    free(text);
-    return ok;
+    return plait_machine_save(&source.machine, path) == PLAIT_OK || complain("--export %s", plait_last_error());
 }

@@ -51,6 +51,8 @@ struct plait_level {
     /* Of a unit. */
     uint32_t processors; /* 0: as many as ranks */
     uint64_t memory;     /* bytes per second read and written, by copies and reductions of its ranks; 0: unlimited */
+
+    char about[384]; /* where the numbers come from */
 };
 
 /* A slower part: the links of one unit, or one rank. Each part is there once. */
@@ -73,6 +75,7 @@ struct plait_machine {
     size_t cache;          /* bytes of a processor's cache; a slice fills half of it; 0: 1 MiB */
     uint32_t nslow;
     struct plait_slow slow[PLAIT_MOST_SLOW];
+    char about[384];
 };
 
 /* Where the time of the longest chain of dependent events goes, in picoseconds. */
@@ -146,6 +149,27 @@ PLAIT_API enum plait_status plait_machine_check(const struct plait_machine *mach
  * Errors:  PLAIT_ERR_ARG, with the change and the remedy
  */
 PLAIT_API enum plait_status plait_machine_change(struct plait_machine *machine, const char *changes);
+
+/**
+ * Read a machine file, such as plait-info --export writes; docs/predict.md describes it.
+ *
+ * out      a machine that plait_machine_check() takes; written only on success
+ * Errors:  PLAIT_ERR_ARG (file, line, field and remedy), PLAIT_ERR_SYSTEM (the file cannot be read),
+ *          PLAIT_ERR_UNSUPPORTED (this build has no plait-json.so), PLAIT_ERR_CONFIG (a PLAIT_ variable),
+ *          PLAIT_ERR_NOMEM
+ */
+PLAIT_API enum plait_status plait_machine_load(const char *path, struct plait_machine *out);
+
+/** The same from the text of such a file, which ends with a zero. Errors: likewise, with `name` as the file's. */
+PLAIT_API enum plait_status plait_machine_parse(const char *name, const char *text, struct plait_machine *out);
+
+/**
+ * Write a machine file. It is loaded as the same machine.
+ *
+ * path     "-": standard output
+ * Errors:  as plait_machine_check() and plait_machine_load(); PLAIT_ERR_ARG also for a name that is not UTF-8
+ */
+PLAIT_API enum plait_status plait_machine_save(const struct plait_machine *machine, const char *path);
 
 /** The ranks for which the machine has room. */
 PLAIT_API uint64_t plait_machine_ranks(const struct plait_machine *machine);

@@ -28,6 +28,8 @@ const struct plait_plugin plait_plugin_cuda = { "cuda",           "plait_device_
 
 const struct plait_plugin plait_plugin_hwloc = { "hwloc",          "plait_locate_plugin",  "topology",
                                                  PLAIT_LOCATE_ABI, "install libhwloc-dev", NULL };
+const struct plait_plugin plait_plugin_json = { "json",          "plait_files_plugin",     "files",
+                                                PLAIT_FILES_ABI, "install libjansson-dev", NULL };
 
 void plait_plugins_lock(void)
 {

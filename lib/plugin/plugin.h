@@ -2,9 +2,9 @@
 /*
  * The room plugin: parts of the library that need other libraries, and their interfaces.
  *
- * Networks (net.h), devices (device.h), launchers that pass bytes (pass.h) and the host's hardware (locate.h) are
- * shared objects. Each exports one table of functions with a version number. A plug-in is loaded when it is first
- * needed and is never unloaded.
+ * Networks (net.h), devices (device.h), launchers that pass bytes (pass.h), the host's hardware (locate.h) and JSON
+ * files (files.h) are shared objects. Each exports one table of functions with a version number. A plug-in is loaded
+ * when it is first needed and is never unloaded.
  *
  * The room promises: libplait itself is linked with none of these libraries. A plug-in that is missing, of another
  * build or without its own libraries is an error that says what to install or set. Loading changes no signal handler.
@@ -15,6 +15,7 @@
 #define PLAIT_LIB_PLUGIN_PLUGIN_H
 
 #include "device.h"
+#include "files.h"
 #include "locate.h"
 #include "net.h"
 #include "pass.h"
@@ -29,7 +30,7 @@ struct plait_plugin {
     const char *keep;   /* variable by which the user asks for the signal handlers of its libraries; NULL: none */
 };
 extern const struct plait_plugin plait_plugin_ucx, plait_plugin_pmix, plait_plugin_pmi, plait_plugin_cuda,
-    plait_plugin_hwloc;
+    plait_plugin_hwloc, plait_plugin_json;
 
 /*
  * Load plait-NAME.so from `folder`, or, if that is "", from `built` or plait/ beside libplait; it is never unloaded.
@@ -45,5 +46,14 @@ void plait_plugins_unlock(void);
 /* plugin->open() under the room's lock, with all signals blocked, as threads that it starts inherit the mask. */
 bool plait_plugin_open_net(const struct plait_net_plugin *plugin, const struct plait_net_options *o,
                            struct plait_net **out, char *why, size_t room);
+
+/* The plug-in for JSON files, from the folder of PLAIT_PLUGINS. An error begins with `name`: what it is needed for. */
+enum plait_status plait_plugin_load_files(const char *name, const struct plait_files_plugin **out);
+
+/* Read a file. *text, with a zero behind its `bytes`, is to be freed. PLAIT_ERR_SYSTEM: see the text. */
+enum plait_status plait_file_read(const char *path, char **text, size_t *bytes);
+
+/* Write a file, or replace it; "-": to standard output. */
+enum plait_status plait_file_write(const char *path, const char *text);
 
 #endif

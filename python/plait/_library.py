@@ -174,7 +174,7 @@ class Shape(Structure):
 class Level(Structure):
     _fields_ = [('name', c_char * 24), ('children', c_uint32), ('links', c_uint32), ('bandwidth', c_uint64),
                 ('latency', c_uint64), ('overhead', c_uint64), ('eager', c_size_t), ('processors', c_uint32),
-                ('memory', c_uint64)]
+                ('memory', c_uint64), ('about', c_char * 384)]
 
 
 class Slow(Structure):
@@ -183,7 +183,8 @@ class Slow(Structure):
 
 class MachineStruct(Structure):
     _fields_ = [('name', c_char * 96), ('nlevel', c_uint32), ('level', Level * 8), ('copy', c_uint64),
-                ('reduce', c_uint64), ('cache', c_size_t), ('nslow', c_uint32), ('slow', Slow * 16)]
+                ('reduce', c_uint64), ('cache', c_size_t), ('nslow', c_uint32), ('slow', Slow * 16),
+                ('about', c_char * 384)]
 
 
 class PathStruct(Structure):
@@ -350,6 +351,8 @@ FUNCTIONS = {
     'plait_schedule_at': (c_double, [POINTER(ScheduleStruct), c_double]),
     'plait_machine_check': (Status, [_MACHINE]),
     'plait_machine_change': (Status, [_MACHINE, c_char_p]),
+    'plait_machine_load': (Status, [c_char_p, _MACHINE]),
+    'plait_machine_save': (Status, [_MACHINE, c_char_p]),
     'plait_machine_ranks': (c_uint64, [_MACHINE]),
     'plait_machine_resources': (c_uint32, [_MACHINE]),
     'plait_machine_resource': (None, [_MACHINE, c_uint32, POINTER(c_char), c_size_t]),

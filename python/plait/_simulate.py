@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections.abc
 import ctypes
-import json
 import operator
 import os
 import typing
@@ -38,11 +37,14 @@ def _fill(m, prefix, given, others):
             _change(m, f'{prefix}{key}={value}')
 
 
-def _set_name(struct, where, name):
-    name, room = _arrays.text('Machine', f'name of {where}', name) or b'', type(struct).name.size
-    if not 0 < len(name) < room:
-        raise ArgError(f'Machine: name of {where} is {name.decode()!r}; it must be text of 1 to {room - 1} bytes')
-    struct.name = name
+def _set_texts(struct, where, given):
+    for key in ('name', 'about'):
+        if key not in given:
+            continue
+        text, room = _arrays.text('Machine', f'{key} of {where}', given[key]) or b'', getattr(type(struct), key).size
+        if not 0 < len(text) < room:
+            raise ArgError(f'Machine: {key} of {where} is {text.decode()!r}; it must be text of 1 to {room - 1} bytes')
+        setattr(struct, key, text)
 
 
 def _list(given, key, room):
@@ -69,18 +71,15 @@ class Machine:
             {'name': 'cluster', 'children': 2, 'links': 1, 'bandwidth': '100 Gbit/s', 'latency': '2 us'}]})
         m = plait.Machine('cluster.json')
 
-    description  dict with the fields of a machine file, or its path; docs/predict.md describes them. Numbers are bytes
+    description  path of a machine file, or a dict with its fields; docs/predict.md describes them. Numbers are bytes
                  per second, nanoseconds and bytes
     """
 
     def __init__(self, description: typing.Union[dict, str, os.PathLike]):
-        if isinstance(description, (str, os.PathLike)):
-            with open(description, encoding='utf-8') as file:
-                try:
-                    description = json.load(file)
-                except ValueError as error:
-                    raise ArgError(f'Machine: {file.name}: {error}') from None
         m = self._struct = MachineStruct()
+        if isinstance(description, (str, os.PathLike)):
+            lib.plait_machine_load(os.fsencode(description), ctypes.byref(m))
+            return
         _check('the machine', description, ['name', 'levels'])
         levels = _list(description, 'levels', len(m.level))
         m.nlevel = len(levels)
@@ -90,9 +89,9 @@ class Machine:
         _fill(m, '', description, ('name', 'about', 'levels', 'slow'))
         for k, given in enumerate(levels):
             _fill(m, f'levels[{k}].', given, ('name', 'about'))
-        _set_name(m, 'the machine', description['name'])
+        _set_texts(m, 'the machine', description)
         for k, given in enumerate(levels):
-            _set_name(m.level[k], f'levels[{k}]', given['name'])
+            _set_texts(m.level[k], f'levels[{k}]', given)
         for k, given in enumerate(_list(description, 'slow', len(m.slow))):
             _slow(m, f'slow[{k}]', given)
         lib.plait_machine_check(ctypes.byref(m))
@@ -104,6 +103,10 @@ class Machine:
         lib.plait_machine_change(ctypes.byref(other._struct), _arrays.text('changed', 'changes', changes))
         lib.plait_machine_check(ctypes.byref(other._struct))
         return other
+
+    def save(self, path: typing.Union[str, os.PathLike]) -> None:
+        """Write it as a machine file."""
+        lib.plait_machine_save(ctypes.byref(self._struct), os.fsencode(path))
 
     @property
     def name(self) -> str:

@@ -3,22 +3,18 @@
  * Machines as JSON: a description that is taken is valid, it is written and read again as itself, and a small operation
  * on it ends with a time above its bound. What is refused has a line.
  */
-#define ERRORS_HAVE_A_LINE
-#include "complain.h"
-
-#include "machine_file.h"
+#include "machine_text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct plait_prediction p;
     struct plait_machine m, again;
-    struct machine_notes notes, notes_again;
 
-    if (!machine_parse("fuzz", (const char *)data, size, &m, &notes))
+    if (!machine_of_text((const char *)data, size, &m))
         return 0;
-    char *text = machine_format(&m, &notes);
-    MUST(text != NULL && machine_parse("fuzz", text, strlen(text), &again, &notes_again));
-    MUST(memcmp(&m, &again, sizeof m) == 0 && memcmp(&notes, &notes_again, sizeof notes) == 0);
+    char *text = text_of_machine(&m);
+    MUST(machine_of_text(text, strlen(text), &again));
+    must_be_equal(&m, &again);
     free(text);
     MUST(plait_machine_check(&m) == PLAIT_OK && plait_machine_ranks(&m) >= 1);
     const uint32_t nrank = plait_machine_ranks(&m) < 4 ? (uint32_t)plait_machine_ranks(&m) : 4;

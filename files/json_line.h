@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where a value stands in a JSON text, for messages: jansson has lines for syntax errors only. */
-#ifndef PLAIT_TOOLS_JSON_LINE_H
-#define PLAIT_TOOLS_JSON_LINE_H
+#ifndef PLAIT_FILES_JSON_LINE_H
+#define PLAIT_FILES_JSON_LINE_H
 
 #include <stddef.h>
 
