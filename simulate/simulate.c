@@ -13,9 +13,10 @@
 
 #define USUAL_CACHE ((size_t)1 << 20)
 
-/* Limits: such an operation takes a minute or so. */
-#define MOST_MESSAGES (1ull << 26) /* of all ranks in a slice, or of one rank in all slices */
-#define MOST_AT_ONCE  (1ull << 23) /* messages in flight, which share links */
+/* Limits: more takes minutes. Each message that begins or ends changes the speeds of those that share its links. */
+#define MOST_MESSAGES  (1ull << 26) /* of all ranks in a slice, or of simulated ranks in all slices */
+#define MOST_AT_ONCE   (1ull << 23) /* messages of all ranks in flight, for which programs are made */
+#define MOST_IN_FLIGHT (1ull << 16) /* messages of simulated ranks in flight */
 
 #define SMALL_MEMORY (16ull << 20)
 #define PAIR_BYTES   32 /* of struct plait_programs, and to make it */
@@ -225,6 +226,28 @@ static uint64_t memory_of(const struct simulation *s)
     return n;
 }
 
+/* Messages of the ranks that are simulated. */
+static enum plait_status check_messages(const struct simulation *s, const char *spec, uint64_t depth)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < s->classes.nclass; i++) {
+        const uint32_t rank = s->classes.member[s->classes.begin[i]];
+        const struct plait_program *g = &s->programs.programs[s->programs.program[rank]];
+        for (uint32_t j = 0; j < g->npeer; j++)
+            n += g->prog->nsend[j];
+    }
+    const uint64_t in_flight = n / (depth > 0 ? depth : 1) * s->nslot;
+    if (n == 0 || (s->nslice <= MOST_MESSAGES / n && in_flight <= MOST_IN_FLIGHT))
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                      "plait_simulate: %s of %" PRIu32 " ranks: the %" PRIu32 " that differ send %" PRIu64
+                      " messages in each of %" PRIu64 " slices, %" PRIu64
+                      " at once; %llu in all and %llu at once are the most. Simulate fewer ranks or a smaller count",
+                      spec, s->hardware.nrank, s->classes.nclass, n, s->nslice, in_flight, MOST_MESSAGES,
+                      MOST_IN_FLIGHT);
+}
+
 static enum plait_status make_members(struct simulation *s)
 {
     const enum plait_status status = check_memory(memory_of(s));
@@ -262,11 +285,6 @@ static enum plait_status check_size(const struct simulation *s, const struct pla
                           "plait_simulate: %s of %" PRIu32 " ranks sends up to %" PRIu64 " messages, %" PRIu64
                           " at once; %llu and %llu are the most. Simulate fewer ranks",
                           c->alg->name, s->hardware.nrank, all, at_once, MOST_MESSAGES, MOST_AT_ONCE);
-    if (each > 0 && s->nslice > MOST_MESSAGES / each)
-        return plait_fail(PLAIT_ERR_UNSUPPORTED,
-                          "plait_simulate: %s sends up to %" PRIu64 " messages of each rank in each of %" PRIu64
-                          " slices; %llu in all are the most. Simulate a smaller count",
-                          c->alg->name, each, s->nslice, MOST_MESSAGES);
     return check_memory(at_once * PAIR_BYTES);
 }
 
@@ -336,6 +354,8 @@ static enum plait_status simulate(struct simulation *s, const char *spec, struct
     if (status == PLAIT_OK)
         status = plait_classes_create(&s->classes, &s->programs, &s->hardware,
                                       s->options->event == NULL && s->options->use == NULL);
+    if (status == PLAIT_OK)
+        status = check_messages(s, spec, c.alg->claim(c.alg, shape).depth);
     if (status == PLAIT_OK)
         status = make_members(s);
     s->out->simulated = s->nmember;

@@ -268,6 +268,8 @@ def mistakes_are_one_line():
             (['--report', 'x', '--sweep', '1K'], 'leave out --sweep'),
             (['--report', 'x', '--scale', '8'], 'leave out --scale'),
             (['--report', 'x', '--placement', 'round-robin'], 'leave out --placement'),
+            (['-b', '1M', '--sweep', '1K'], '-b 1048576: --sweep has the sizes; leave one of them out'),
+            (['--bytes', '4', '--step', 'alexnet'], '--bytes 4: --step has the sizes'),
             (['--bytes', '1'], '--bytes 1: must be a whole number of float32 elements, of 4 bytes each'),
             (['--bytes', str(2 ** 62)], 'must be at most 2^47 elements'),
             (['--sweep', '4,6'], '--sweep 4,6: 6 is no whole number of float32 elements'),

@@ -493,7 +493,7 @@ static void messages_of_a_later_slice_do_not_overtake_a_window(void **state)
     assert_true(p.slices >= 8);
 }
 
-/* As many messages of all ranks, at the same time, or in all slices of one rank, would take minutes. */
+/* As many messages of all ranks, at the same time, or in all slices, would take minutes. */
 static void what_would_take_minutes_is_refused(void **state)
 {
     static const struct {
@@ -504,7 +504,8 @@ static void what_would_take_minutes_is_refused(void **state)
     } large[] = { { "one-shot", 4096, 1, "sends up to 16773120 messages, 16773120 at once" },
                   { "two-shot", 16384, 1, "sends up to 536838144 messages, 268419072 at once" },
                   { "ring", 16384, 1, "sends up to 536838144 messages, 16384 at once" },
-                  { "ring", 8, ((size_t)1 << 47) - 1, "14 messages of each rank in each of 268435456 slices" } };
+                  { "ring", 8, ((size_t)1 << 47) - 1,
+                    "the 1 that differ send 14 messages in each of 268435456 slices" } };
     struct plait_machine m = star(16384, 1000000000, 5000);
 
     (void)state;
@@ -513,6 +514,32 @@ static void what_would_take_minutes_is_refused(void **state)
         const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = large[i].nrank };
         struct plait_prediction p;
         assert_int_equal(plait_simulate(&m, large[i].spec, &shape, PLAIT_UINT8, large[i].count, NULL, &p),
+                         PLAIT_ERR_UNSUPPORTED);
+        if (strstr(plait_last_error(), large[i].error) == NULL)
+            fail_msg("%s", plait_last_error());
+    }
+}
+
+/* On hosts, whose ranks reach each other otherwise than those of other hosts, each rank of a one-shot differs. */
+static void messages_of_ranks_that_differ_are_refused_by_their_product_with_slices(void **state)
+{
+    static const struct {
+        uint32_t nrank;
+        size_t count;
+        const char *error;
+    } large[] = {
+        { 512, 1, "512 ranks: the 512 that differ send 261632 messages in each of 1 slices, 261632 at once" },
+        { 128, (size_t)1 << 34, "the 128 that differ send 16256 messages in each of 32768 slices" },
+    };
+    struct plait_machine m = { .name = "hosts", .nlevel = 2, .cache = 1 << 20 };
+    struct plait_prediction p;
+
+    (void)state;
+    m.level[0] = (struct plait_level){ "host", 8, 1, 10000000000, 10000, 0, 0, 0, 0 };
+    m.level[1] = (struct plait_level){ "net", 64, 1, 12500000000, 8000, 0, 0, 0, 0 };
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = large[i].nrank };
+        assert_int_equal(plait_simulate(&m, "one-shot", &shape, PLAIT_UINT8, large[i].count, NULL, &p),
                          PLAIT_ERR_UNSUPPORTED);
         if (strstr(plait_last_error(), large[i].error) == NULL)
             fail_msg("%s", plait_last_error());
@@ -664,6 +691,7 @@ int main(void)
         cmocka_unit_test(a_slower_link_never_helps),
         cmocka_unit_test(messages_of_a_later_slice_do_not_overtake_a_window),
         cmocka_unit_test(what_would_take_minutes_is_refused),
+        cmocka_unit_test(messages_of_ranks_that_differ_are_refused_by_their_product_with_slices),
         cmocka_unit_test(uses_add_up_to_the_bytes),
         cmocka_unit_test(a_change_is_what_its_text_says),
         cmocka_unit_test(a_slow_part_is_there_once),

@@ -394,6 +394,9 @@ static int predict(const char *name, const char *spec)
         option_misuse("%s %s: it runs as an all-reduce of nothing; give %s allreduce --bytes 0", flag_of("coll"),
                       coll_name, flag_of("coll"));
     struct plait_shape s = shape_of(coll, nrank, at);
+    const char *other = predicted.sweep != NULL ? "sweep" : predicted.step != NULL ? "step" : NULL;
+    if (simulates && other != NULL && given[option_of(&table, "bytes")].yes)
+        option_misuse("%s %zu: %s has the sizes; leave one of them out", flag_of("bytes"), bytes, flag_of(other));
     const size_t count = read_count();
     struct drawing d = { .machine = &m, .shape = &s, .spec = spec, .count = count };
     if (exports)

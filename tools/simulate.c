@@ -83,11 +83,18 @@ static int simulate_all(const struct scene *scene, const struct plait_shape *sha
                         .large = large };
     bool ok = f != NULL;
 
-    for (; ok && r.n < MOST_ALGORITHMS && plait_forecast_algorithm(f, (uint32_t)r.n) != NULL; r.n++) {
-        snprintf(rows[r.n].spec, sizeof rows->spec, "%s", plait_forecast_algorithm(f, (uint32_t)r.n));
-        ok = plait_forecast_time(f, (uint32_t)r.n, PLAIT_FLOAT32, count, &rows[r.n].p) == PLAIT_OK ||
-             complain("%s: %s", rows[r.n].spec, plait_last_error());
+    for (uint32_t k = 0; ok && r.n < MOST_ALGORITHMS && plait_forecast_algorithm(f, k) != NULL; k++) {
+        struct report_row *row = &rows[r.n];
+        snprintf(row->spec, sizeof row->spec, "%s", plait_forecast_algorithm(f, k));
+        const enum plait_status status = plait_forecast_time(f, k, PLAIT_FLOAT32, count, &row->p);
+        if (status == PLAIT_ERR_UNSUPPORTED && spec == NULL)
+            list_add(large, sizeof large, row->spec);
+        else
+            ok = status == PLAIT_OK || complain("%s: %s", row->spec, plait_last_error());
+        r.n += status == PLAIT_OK;
     }
+    if (ok && r.n == 0)
+        ok = complain("every algorithm takes long to simulate; take fewer ranks or bytes");
     plait_forecast_destroy(f);
     if (!ok)
         return f == NULL ? 2 : 1;
