@@ -97,6 +97,17 @@ bool reader_enter(const struct reader *r, const struct place *p, const char *key
     return json_is_object(out->object) || reader_wrong(r, out, NULL, "%s must be an object %s", out->name, with);
 }
 
+bool reader_inside(const struct reader *r, const struct place *p, const char *key, struct place *out)
+{
+    *out = *p;
+    out->object = json_object_get(p->object, key);
+    snprintf(out->name, sizeof out->name, "%s", key);
+    if (out->object == NULL)
+        return reader_wrong(r, p, NULL, "%s needs \"%s\": an object", p->name, key);
+    out->steps[out->nstep++] = (struct json_step){ .key = key };
+    return json_is_object(out->object) || reader_wrong(r, out, NULL, "%s must be an object", key);
+}
+
 /* ---- Fields ------------------------------------------------------------------------------------------ */
 
 bool reader_field(const struct reader *r, const struct place *p, const struct plait_field *f, void *to)
@@ -151,4 +162,26 @@ bool reader_text(const struct reader *r, const struct place *p, const char *key,
         return reader_wrong_value(r, p, key, must);
     snprintf(to, room, "%s", text);
     return true;
+}
+
+bool reader_name(const struct reader *r, const struct place *p, const char *key, const char *const *names,
+                 unsigned *out)
+{
+    const json_t *v = json_object_get(p->object, key);
+    char must[256] = "";
+
+    for (unsigned i = 0; names[i] != NULL; i++) {
+        if (json_is_string(v) && strcmp(json_string_value(v), names[i]) == 0) {
+            *out = i;
+            return true;
+        }
+        snprintf(must + strlen(must), sizeof must - strlen(must), "%s\"%s\"",
+                 i == 0                 ? ""
+                 : names[i + 1] == NULL ? " or "
+                                        : ", ",
+                 names[i]);
+    }
+    if (v == NULL)
+        return reader_wrong(r, p, NULL, "%s needs \"%s\": %s", p->name, key, must);
+    return reader_wrong_value(r, p, key, must);
 }

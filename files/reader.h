@@ -50,6 +50,9 @@ json_t *reader_parse(const struct reader *r, const char *form);
 bool reader_enter(const struct reader *r, const struct place *p, const char *key, size_t i, const char *with,
                   struct place *out);
 
+/* The object `key` of an object, which must be there. */
+bool reader_inside(const struct reader *r, const struct place *p, const char *key, struct place *out);
+
 /* A number that is there. */
 bool reader_field(const struct reader *r, const struct place *p, const struct plait_field *f, void *to);
 
@@ -58,5 +61,9 @@ bool reader_fields(const struct reader *r, const struct place *p, const struct k
 
 /* Text of 1 to room - 1 bytes. */
 bool reader_text(const struct reader *r, const struct place *p, const char *key, bool needed, char *to, size_t room);
+
+/* One of these names, NULL-ended, which must be there: its number. */
+bool reader_name(const struct reader *r, const struct place *p, const char *key, const char *const *names,
+                 unsigned *out);
 
 #endif

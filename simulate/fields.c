@@ -96,9 +96,6 @@ const char *plait_quantity_form(enum plait_quantity q)
 
 /* ---- Fields ------------------------------------------------------------------------------------------- */
 
-#define MOST_RATE    ((uint64_t)1 << 44) /* bytes per second: 17 TB/s */
-#define MOST_LATENCY 1000000000000ull    /* ns: 1,000 s */
-
 #define FIELD(type, name, quantity, needed, least, most)                                                     \
     {                                                                                                        \
 #name, quantity, needed, least, most, offsetof(struct type, name), sizeof((struct type *)NULL)->name \
@@ -106,16 +103,16 @@ const char *plait_quantity_form(enum plait_quantity q)
 const struct plait_field plait_level_fields[PLAIT_NLEVEL_FIELD] = {
     FIELD(plait_level, children, PLAIT_COUNT, true, 1, PLAIT_MOST_PLACES),
     FIELD(plait_level, links, PLAIT_COUNT, false, 0, 1024),
-    FIELD(plait_level, bandwidth, PLAIT_RATE, false, 1, MOST_RATE),
-    FIELD(plait_level, latency, PLAIT_TIME, true, 0, MOST_LATENCY),
-    FIELD(plait_level, overhead, PLAIT_TIME, false, 0, MOST_LATENCY),
+    FIELD(plait_level, bandwidth, PLAIT_RATE, false, 1, PLAIT_MOST_RATE),
+    FIELD(plait_level, latency, PLAIT_TIME, true, 0, PLAIT_MOST_TIME),
+    FIELD(plait_level, overhead, PLAIT_TIME, false, 0, PLAIT_MOST_TIME),
     FIELD(plait_level, eager, PLAIT_SIZE, false, 0, UINT64_MAX),
     FIELD(plait_level, processors, PLAIT_COUNT, false, 0, PLAIT_MOST_PLACES),
-    FIELD(plait_level, memory, PLAIT_RATE, false, 0, MOST_RATE),
+    FIELD(plait_level, memory, PLAIT_RATE, false, 0, PLAIT_MOST_RATE),
 };
 const struct plait_field plait_machine_fields[PLAIT_NMACHINE_FIELD] = {
-    FIELD(plait_machine, copy, PLAIT_RATE, false, 0, MOST_RATE),
-    FIELD(plait_machine, reduce, PLAIT_RATE, false, 0, MOST_RATE),
+    FIELD(plait_machine, copy, PLAIT_RATE, false, 0, PLAIT_MOST_RATE),
+    FIELD(plait_machine, reduce, PLAIT_RATE, false, 0, PLAIT_MOST_RATE),
     FIELD(plait_machine, cache, PLAIT_SIZE, false, 0, UINT64_MAX),
 };
 #undef FIELD

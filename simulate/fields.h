@@ -38,7 +38,9 @@ struct plait_field {
     size_t offset, size; /* in the struct: 4 or 8 bytes */
 };
 
-#define PLAIT_MOST_PLACES    (1u << 20) /* for ranks in a machine */
+#define PLAIT_MOST_PLACES    (1u << 20)          /* for ranks in a machine */
+#define PLAIT_MOST_RATE      ((uint64_t)1 << 44) /* bytes per second: 17 TB/s */
+#define PLAIT_MOST_TIME      1000000000000ull    /* ns: 1,000 s */
 #define PLAIT_NLEVEL_FIELD   8
 #define PLAIT_NMACHINE_FIELD 3
 extern const struct plait_field plait_level_fields[PLAIT_NLEVEL_FIELD];     /* of struct plait_level */

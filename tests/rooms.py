@@ -47,6 +47,7 @@ SUBJECTS = {
     'staging_test.c': ['comm', 'engine', 'p2p'],
     'strangers_test.c': ['bootstrap'],
     'tcp_test.c': ['bootstrap', 'comm'],
+    'tuning_test.c': ['plugin'],
     'ucx_test.c': ['comm', 'plugin'],
     'wire.c': ['comm'],
     'fake_net.h': ['plugin'],
@@ -64,6 +65,7 @@ SUBJECTS = {
     'fuzz/node_of.c': ['bootstrap'],
     'fuzz/plan_file.c': ['plan'],
     'fuzz/spec.c': ['engine'],
+    'fuzz/tuning.c': ['plugin'],
     'fuzz/update.c': ['failure'],
 }
 HEAD = (10, 30)  # lines of a room's head comment

@@ -7,6 +7,8 @@
 #ifndef PLAIT_LIB_PLUGIN_FILES_H
 #define PLAIT_LIB_PLUGIN_FILES_H
 
+#include "tuning.h"
+
 #include <plait/simulate.h>
 
 #include <stdbool.h>
@@ -34,6 +36,9 @@ struct plait_files_plugin {
                          struct plait_machine *out, char *why, size_t room);
     /* A valid machine as the text of such a file, which free() frees. NULL: see `why` [room]; "": out of memory. */
     char *(*write_machine)(const struct plait_machine *machine, char *why, size_t room);
+    /* The same of a tuning file (tuning.h). out->rows is to be freed after success. */
+    bool (*read_tuning)(const struct plait_file *file, struct plait_tuning *out, char *why, size_t room);
+    char *(*write_tuning)(const struct plait_tuning *tuning, char *why, size_t room);
 };
 
 #endif

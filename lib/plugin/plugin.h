@@ -19,6 +19,7 @@
 #include "locate.h"
 #include "net.h"
 #include "pass.h"
+#include "tuning.h"
 
 #include <plait/status.h>
 
