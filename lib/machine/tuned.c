@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tuned.h"
+
+#include "base/hash.h"
+#include "base/status.h"
+
+#include <plait/topology.h>
+#include <plait/version.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define OF_ALL_USERS "/etc/plait/tuning.json"
+
+/* Hosts with the same processors, caches and memory are one kind of machine. */
+void plait_tuning_describe(struct plait_tuning *out)
+{
+    const time_t now = time(NULL);
+    struct plait_topology t;
+    struct tm day;
+
+    plait_topology_get(&t);
+    *out = (struct plait_tuning){ .processors = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) };
+    snprintf(out->version, sizeof out->version, "%s", plait_version());
+    snprintf(out->processor, sizeof out->processor, "%s", t.processor);
+    strftime(out->date, sizeof out->date, "%Y-%m-%d", gmtime_r(&now, &day));
+    const uint64_t numbers[] = { out->processors, t.l1, t.l2, t.l3 };
+    out->fingerprint =
+        plait_hash(plait_hash(PLAIT_HASH_START, out->processor, strlen(out->processor)), numbers, sizeof numbers);
+}
+
+void plait_tuning_path(char out[PLAIT_TUNING_PATH])
+{
+    const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+
+    if (config != NULL && config[0] == '/')
+        snprintf(out, PLAIT_TUNING_PATH, "%s/plait/tuning.json", config);
+    else
+        snprintf(out, PLAIT_TUNING_PATH, "%s/.config/plait/tuning.json", home != NULL ? home : "");
+}
+
+static enum plait_status check_machine(const char *path, const struct plait_tuning *t)
+{
+    struct plait_tuning here;
+
+    plait_tuning_describe(&here);
+    if (t->fingerprint == here.fingerprint)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_CONFIG,
+                      "%s is of another machine (%s, %u processors; this one: %s, %u): run plait-tune here, or set "
+                      "PLAIT_TUNING to a file of this machine",
+                      path, t->processor, t->processors, here.processor, here.processors);
+}
+
+enum plait_status plait_tuning_find(const char *setting, char path[PLAIT_TUNING_PATH], struct plait_tuning *out)
+{
+    *out = (struct plait_tuning){ .nrow = 0 };
+    path[0] = '\0';
+    if (strcmp(setting, "none") == 0)
+        return PLAIT_OK;
+    if (setting[0] != '\0') {
+        snprintf(path, PLAIT_TUNING_PATH, "%s", setting);
+    } else {
+        plait_tuning_path(path);
+        if (access(path, R_OK) != 0)
+            snprintf(path, PLAIT_TUNING_PATH, "%s", OF_ALL_USERS);
+        if (access(path, R_OK) != 0) {
+            path[0] = '\0';
+            return PLAIT_OK;
+        }
+    }
+    enum plait_status status = plait_tuning_load(path, out);
+    if (status == PLAIT_OK && (status = check_machine(path, out)) != PLAIT_OK)
+        plait_tuning_finish(out);
+    return status;
+}
