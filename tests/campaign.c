@@ -413,6 +413,7 @@ int main(int argc, char **argv)
         return agent_main(atoi(argv[2]));
     if (!full()) /* each injection would begin with a calibration */
         setenv("PLAIT_CALIBRATE", "0", 0);
+    setenv("PLAIT_TUNING", "none", 0);
     const struct options o = read_options(argc, argv);
     struct board *board = shared_memory(sizeof *board + o.count * sizeof *board->outcomes);
     const bool own = own_places();

@@ -2,6 +2,8 @@
 /* Which algorithm is chosen, by the model of the machine; and that all ranks choose alike. */
 #include "ranks.h"
 
+#include "machine/tuned.h"
+
 #include <plait/plan.h>
 
 #include <setjmp.h>
@@ -171,6 +173,130 @@ static int choose_alike(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* ---- Tuning files ----------------------------------------------------------------------------------------- */
+
+static char folder[] = "/tmp/plait-choice-XXXXXX";
+
+/* Write a file that says that `algorithm` is the fastest all-reduce of so many ranks, from 64 KiB on two-shot. */
+static void write_file(const char *name, const char *algorithm, uint32_t nrank, uint64_t fingerprint, char path[64])
+{
+    struct plait_tuning t;
+    struct plait_tuned_choice rows[] = {
+        { PLAIT_ALLREDUCE, 1, nrank, PLAIT_MEMORY_HOST, false, 0, "", 12500, "one-shot", 14000 },
+        { PLAIT_ALLREDUCE, 1, nrank, PLAIT_MEMORY_HOST, false, 1 << 20, "two-shot", 700000, "", 0 },
+    };
+
+    plait_tuning_describe(&t);
+    t.fingerprint ^= fingerprint;
+    strcpy(rows[0].algorithm, algorithm);
+    rows[0].oversubscribed = rows[1].oversubscribed = nrank > t.processors;
+    t.rows = rows;
+    t.nrow = 2;
+    snprintf(path, 64, "%s/%s", folder, name);
+    if (plait_tuning_save(&t, path) != PLAIT_OK)
+        fail_msg("%s", plait_last_error());
+}
+
+static void choose_by(const char *path, uint32_t nrank, size_t count, struct plait_choice *out)
+{
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = nrank };
+
+    setenv("PLAIT_TUNING", path, 1);
+    assert_int_equal(plait_choose(&shape, count, PLAIT_FLOAT32, PLAIT_SUM, NULL, out), PLAIT_OK);
+    setenv("PLAIT_TUNING", "none", 1);
+}
+
+/* From the size of its row on; for other numbers of ranks the nearest one counts. Not for another machine. */
+static void a_tuning_file_decides(void **state)
+{
+    struct plait_choice c;
+    char path[64], other[64];
+
+    (void)state;
+    write_file("ring.json", "ring", 16, 0, path);
+    write_file("other.json", "ring", 16, 1, other);
+    for (uint32_t n = 15; n <= 17; n++) {
+        choose_by(path, n, 20000, &c);
+        assert_string_equal(c.algorithm, "ring");
+        assert_string_equal(c.candidate[1].algorithm, "one-shot");
+        assert_true(c.candidate[0].measured == 12.5e-6 && c.candidate[1].measured == 14e-6);
+        assert_true(c.candidate[0].predicted >= 0 && strstr(c.why, "plait-tune") != NULL);
+        choose_by(path, n, 1 << 20, &c);
+        assert_string_equal(c.algorithm, "two-shot");
+        choose_by(other, n, 20000, &c);
+        assert_true(c.candidate[0].measured == 0 && strstr(c.why, "plait-tune") == NULL);
+        choose_by("/nowhere/tuning.json", n, 20000, &c);
+        assert_true(c.candidate[0].measured == 0);
+    }
+}
+
+/* The canonical order is kept, whatever was measured. */
+static void a_tuning_file_does_not_decide_against_the_canonical_order(void **state)
+{
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 16 };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_choice c;
+    char path[64];
+
+    (void)state;
+    write_file("ring.json", "ring", 16, 0, path);
+    setenv("PLAIT_TUNING", path, 1);
+    call.reproducible = 1;
+    assert_int_equal(plait_choose(&shape, 20000, PLAIT_FLOAT32, PLAIT_SUM, &call, &c), PLAIT_OK);
+    assert_true(find(c.algorithm, &shape)->canonical);
+    setenv("PLAIT_TUNING", "none", 1);
+}
+
+static int create_with_own_file(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static float in[20000], out[20000];
+    const struct plait_comm_options o = ranks_options(rank);
+    struct plait_choice c;
+
+    setenv("PLAIT_TUNING", ((char(*)[64])arg)[rank], 1);
+    if (plait_comm_create(&o, comm) != PLAIT_OK ||
+        plait_comm_choose(*comm, PLAIT_ALLREDUCE, 20000, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) != PLAIT_OK)
+        return fprintf(stderr, "rank %u: %s\n", rank, plait_last_error());
+    if (strcmp(c.algorithm, "ring") != 0 || c.candidate[0].measured != 12.5e-6)
+        return fprintf(stderr, "rank %u: %s, %s\n", rank, c.algorithm, c.why);
+    for (size_t i = 0; i < 20000; i++)
+        in[i] = (float)rank;
+    if (plait_allreduce(*comm, in, out, 20000, PLAIT_FLOAT32, PLAIT_SUM, NULL) != PLAIT_OK || out[19999] != 6)
+        return fprintf(stderr, "rank %u: %s, %g\n", rank, plait_last_error(), (double)out[19999]);
+    return choose_alike(comm, rank, NULL);
+}
+
+/* Of another file, of none, of a malformed one: rank 0's counts. */
+static void ranks_with_other_files_choose_alike(void **state)
+{
+    char paths[4][64];
+    const struct ranks r = {
+        .nprocess = 4, .nthread = 1, .body = create_with_own_file, .arg = paths, .processes = true, .no_comm = true
+    };
+    FILE *f;
+
+    (void)state;
+    write_file("zero.json", "ring", 4, 0, paths[0]);
+    write_file("one.json", "halving-doubling", 4, 0, paths[1]);
+    strcpy(paths[2], "none");
+    snprintf(paths[3], sizeof paths[3], "%s/malformed.json", folder);
+    assert_non_null(f = fopen(paths[3], "w"));
+    fputs("{ \"plait\": ", f);
+    fclose(f);
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+static int remove_files(void **state)
+{
+    char command[64];
+
+    (void)state;
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command);
+}
+
+/* ---- Speeds ------------------------------------------------------------------------------------------------ */
+
 static int create_with_own_speeds(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct plait_comm_options o = ranks_options(rank);
@@ -229,8 +355,14 @@ int main(void)
         cmocka_unit_test(the_choice_follows_the_size),
         cmocka_unit_test(many_ranks_are_estimated),
         cmocka_unit_test(ranks_with_other_speeds_choose_alike),
+        cmocka_unit_test(a_tuning_file_decides),
+        cmocka_unit_test(a_tuning_file_does_not_decide_against_the_canonical_order),
+        cmocka_unit_test(ranks_with_other_files_choose_alike),
         cmocka_unit_test(the_first_operations_of_a_size_are_as_the_later_ones),
     };
 
-    return cmocka_run_group_tests_name("choice", tests, NULL, NULL);
+    setenv("PLAIT_TUNING", "none", 1);
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    return cmocka_run_group_tests_name("choice", tests, NULL, remove_files);
 }

@@ -15,13 +15,14 @@
 #include <unistd.h>
 
 static const char *const variables[] = {
-    "PLAIT_ALGO",        "PLAIT_ARENA",          "PLAIT_CALIBRATE",   "PLAIT_CHECK",    "PLAIT_CMA",
-    "PLAIT_CONFIG",      "PLAIT_DEADLINE",       "PLAIT_ISA",         "PLAIT_LOG",      "PLAIT_LOG_FILE",
-    "PLAIT_PROGRESS",    "PLAIT_SLICE",          "PLAIT_TIMEOUT",     "PLAIT_WARN",     "PLAIT_SLICES",
-    "PLAIT_FOR_TESTS",   "PLAIT_PACE",           "PLAIT_IFNAME",      "PLAIT_LAUNCHER", "PLAIT_PORTS",
-    "PLAIT_SECRET",      "PLAIT_REQUIRE_SECRET", "PLAIT_PLUGINS",     "PLAIT_HOSTS",    "PLAIT_REPRODUCIBLE",
-    "PLAIT_NCCL_FUSION", "PLAIT_NCCL_VERSION",   "PLAIT_CUDA_DRIVER", "PLAIT_BIND",     "PLAIT_RACK",
-    "PLAIT_PLANS"
+    "PLAIT_ALGO",        "PLAIT_ARENA",        "PLAIT_CALIBRATE",      "PLAIT_CHECK",
+    "PLAIT_CMA",         "PLAIT_CONFIG",       "PLAIT_DEADLINE",       "PLAIT_ISA",
+    "PLAIT_LOG",         "PLAIT_LOG_FILE",     "PLAIT_PROGRESS",       "PLAIT_SLICE",
+    "PLAIT_TIMEOUT",     "PLAIT_TUNING",       "PLAIT_WARN",           "PLAIT_SLICES",
+    "PLAIT_FOR_TESTS",   "PLAIT_PACE",         "PLAIT_IFNAME",         "PLAIT_LAUNCHER",
+    "PLAIT_PORTS",       "PLAIT_SECRET",       "PLAIT_REQUIRE_SECRET", "PLAIT_PLUGINS",
+    "PLAIT_HOSTS",       "PLAIT_REPRODUCIBLE", "PLAIT_NCCL_FUSION",    "PLAIT_NCCL_VERSION",
+    "PLAIT_CUDA_DRIVER", "PLAIT_BIND",         "PLAIT_RACK",           "PLAIT_PLANS"
 };
 #define NVARIABLE (sizeof variables / sizeof variables[0])
 

@@ -183,6 +183,7 @@ static void begin_quickly(void)
     if (full())
         return;
     setenv("PLAIT_CALIBRATE", "0", 0);
+    setenv("PLAIT_TUNING", "none", 0);
     if (transports != NULL)
         setenv("UCX_TLS", transports, 0);
 }

@@ -215,6 +215,16 @@ static void print_algorithms(void)
     }
 }
 
+static void print_candidate(const struct plait_candidate *c, bool first, const char *timed)
+{
+    printf("%-12s%-20s", first ? "candidates" : "", c->algorithm);
+    if (c->predicted > 0)
+        printf(" %s%.1f us for %s", c->estimated ? "about " : "", c->predicted * 1e6, timed);
+    if (c->measured > 0)
+        printf(", %.1f us measured", c->measured * 1e6);
+    putchar('\n');
+}
+
 /* ---- What would run ---------------------------------------------------------------------------- */
 
 static int print_choice(const char *coll_name, const char *size_text)
@@ -267,8 +277,7 @@ static int print_choice(const char *coll_name, const char *size_text)
     printf("algorithm   %s\n", choice.algorithm);
     printf("why         %s\n", choice.why);
     for (uint32_t i = 0; i < choice.ncandidate; i++)
-        printf("%-12s%-20s %s%.1f us for %s\n", i == 0 ? "candidates" : "", choice.candidate[i].algorithm,
-               choice.candidate[i].estimated ? "about " : "", choice.candidate[i].predicted * 1e6, timed);
+        print_candidate(&choice.candidate[i], i == 0, timed);
     printf("path        %s\n", choice.path);
     printf("slices      %" PRIu64 " of %s\n", choice.nslice, slice_size);
     printf("rounding    %s\n", round_names[choice.round]);

@@ -314,7 +314,8 @@ PLAIT_API void plait_comm_memory(const struct plait_comm *comm, struct plait_com
 #define PLAIT_MOST_CANDIDATES 16
 struct plait_candidate {
     char algorithm[64];
-    double predicted; /* seconds, by the model of the machine */
+    double predicted; /* seconds, by the model of the machine; 0: not known */
+    double measured;  /* seconds, by plait-tune, for the vector with which its row begins; 0: not measured */
     bool estimated;   /* from its claimed cost alone; else simulated */
 };
 

@@ -53,6 +53,7 @@ struct plait_config {
     char secret[80];       /* PLAIT_SECRET     "" or the secret that the ranks of a launcher's comm share */
     size_t slice;          /* PLAIT_SLICE      bytes of the vector per pipeline slice; 0: chosen */
     double timeout;        /* PLAIT_TIMEOUT    seconds, 60 */
+    char tuning[256];      /* PLAIT_TUNING     "" for the usual places, "none", or the file that plait-tune wrote */
     char plans[256];       /* PLAIT_PLANS      "" or a plan file, or a folder of them */
     char plugins[256];     /* PLAIT_PLUGINS    "" or the folder of the plug-ins */
     int progress;          /* PLAIT_PROGRESS   0; 1: the progress thread runs for every comm */
@@ -97,7 +98,7 @@ struct plait_config_row {
     bool secret; /* never print the value */
 };
 
-#define PLAIT_NSETTING 30
+#define PLAIT_NSETTING 31
 extern const struct plait_config_row plait_config_rows[PLAIT_NSETTING];
 
 #endif

@@ -270,6 +270,10 @@ const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_SLICE", "automatic", "bytes of the vector in one pipeline slice; automatic: chosen by size", FIELD(slice),
       parse_automatic },
     { "PLAIT_TIMEOUT", "60", "seconds that the creation of a comm waits for all ranks", FIELD(timeout), parse_seconds },
+    { "PLAIT_TUNING", "",
+      "file that plait-tune wrote, of which rank 0's counts; none: do not use any; empty: plait/tuning.json in "
+      "$XDG_CONFIG_HOME or ~/.config, or else /etc/plait/tuning.json",
+      FIELD(tuning), parse_path },
     { "PLAIT_WARN", "30", "seconds until a stalled operation is named in a warning", FIELD(warn), parse_seconds },
 };
 _Static_assert(sizeof plait_config_rows / sizeof *plait_config_rows == PLAIT_NSETTING, "count the rows");

@@ -38,6 +38,9 @@ void plait_bootstrap_destroy(struct plait_bootstrap *b);
 enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plait_status own, const void *mine,
                                             size_t bytes, void *all);
 
+/* data [bytes] of rank 0, on every rank. `bytes` is equal on all. */
+enum plait_status plait_bootstrap_broadcast(struct plait_bootstrap *b, enum plait_status own, void *data, size_t bytes);
+
 #define PLAIT_COMM_SHARES 2 /* per process of a comm: its arena, and a descriptor that shows its death */
 
 /*

@@ -160,6 +160,20 @@ enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plai
     return PLAIT_OK;
 }
 
+enum plait_status plait_bootstrap_broadcast(struct plait_bootstrap *b, enum plait_status own, void *data, size_t bytes)
+{
+    struct plait_star *s = &b->star;
+    const double until = deadline(b, s);
+
+    if (own != PLAIT_OK)
+        return leave(b, s, own);
+    for (uint32_t r = 1; b->rank == 0 && r < b->nrank; r++)
+        plait_frame_write(s->peers[r].fd, data, bytes, until); /* who has left is noticed by the next call */
+    const enum plait_status status = b->rank > 0 ? plait_star_read(b, s, 0, data, bytes, until) : PLAIT_OK;
+    s->over |= status != PLAIT_OK;
+    return status;
+}
+
 /* ---- Descriptors ----------------------------------------------------------------------------------------------- */
 
 struct sharing { /* one plait_bootstrap_share(), inside this rank's node */

@@ -2,8 +2,10 @@
 /* plait_choose(): what would run, and why, without a comm. */
 #include "select.h"
 
+#include "base/log.h"
 #include "base/status.h"
 #include "comm/comm.h"
+#include "machine/tuned.h"
 #include "operation/arguments.h"
 #include "prog.h"
 
@@ -66,6 +68,26 @@ static enum plait_status select_vform(struct plait_shape *shape, size_t most, en
     return status;
 }
 
+/* As rank 0 of a comm does. */
+static enum plait_status use_tuning(const struct plait_config *config, bool oversubscribed, struct plait_model *model)
+{
+    const struct plait_copies speeds = plait_copies_known(config->calibrate);
+    char path[PLAIT_TUNING_PATH];
+    struct plait_tuning tuning;
+    uint32_t each;
+    enum plait_status status = plait_tuning_find(config->tuning, path, &tuning);
+
+    if (status != PLAIT_OK) {
+        plait_log(PLAIT_LOG_WARN, "%s" PLAIT_WITHOUT_TUNING, plait_last_error());
+        tuning = (struct plait_tuning){ .nrow = 0 };
+    }
+    const uint32_t hosts = plait_model_hosts(model, &each);
+    plait_tuning_keep(&tuning, hosts, each, oversubscribed);
+    status = plait_model_use(model, &speeds, &tuning);
+    plait_tuning_finish(&tuning);
+    return status;
+}
+
 enum plait_status plait_choose(const struct plait_shape *shape, size_t count, enum plait_dtype type, enum plait_op op,
                                const struct plait_call *call, struct plait_choice *out)
 {
@@ -107,12 +129,12 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     status = plait_model_create(&o, &w.model);
     if (status != PLAIT_OK)
         return status;
-    const struct plait_copies speeds = plait_copies_known(config.calibrate);
-    plait_model_use(w.model, &speeds);
+    status = use_tuning(&config, w.oversubscribed, w.model);
     copy.coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll;
     copy.inplace = plait_works_inplace(shape->coll, shape->inplace, call) &&
                    (!w.vform || plait_geometry_of(shape->coll, 1, 0, 0, 1).rooted);
-    status = (w.vform ? select_vform : plait_select)(&copy, count, type, &w, &s);
+    if (status == PLAIT_OK)
+        status = (w.vform ? select_vform : plait_select)(&copy, count, type, &w, &s);
     if (status == PLAIT_OK)
         plait_explain(&s, copy.coll, plait_dtype_size(type), out);
     plait_model_destroy(w.model);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "model.h"
 
+#include "candidates.h"
+
 #include "base/status.h"
 
 #include <inttypes.h>
@@ -9,14 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_SIMULATED (1u << 15) /* messages of all ranks in a slice: about 10 ms */
-#define SMALLEST       6          /* logarithms of the first and last class's size: 64 bytes, 4 MiB */
-#define LARGEST        22
-#define NCLASS         (LARGEST - SMALLEST + 1)
-#define CLOSE          32 /* a 32nd: about 3 % */
-#define PS_PER_NS      1000
-#define PS_PER_S       1e12
-#define PER_MB         UINT64_C(1000000)
+#define SMALLEST 6 /* logarithms of the first and last class's size: 64 bytes, 4 MiB */
+#define LARGEST  22
+#define NCLASS   (LARGEST - SMALLEST + 1)
+#define PER_MB   UINT64_C(1000000)
 
 /*
  * Built-in speeds. Between ranks that share memory: an operation of the engine on a processor of 2023. Between hosts:
@@ -41,6 +39,8 @@ struct plait_model {
     struct plait_copies speeds;
     bool paced;
     uint32_t nrank, *place; /* [nrank] */
+    size_t nrow;
+    struct plait_tuned_choice *rows; /* [nrow] measured, by collective and memory, then by size */
     pthread_mutex_t lock;
     struct plait_pick *picks[2][PLAIT_NCOLL][2][NCLASS]; /* by device, collective, canonical; NULL: not made yet */
 };
@@ -154,9 +154,42 @@ enum plait_status plait_model_create(const struct plait_model_options *o, struct
     return PLAIT_OK;
 }
 
-void plait_model_use(struct plait_model *model, const struct plait_copies *speeds)
+/* They may come from another rank. */
+static void check_row(struct plait_tuned_choice *c)
 {
-    model->speeds = *speeds;
+    c->algorithm[sizeof c->algorithm - 1] = '\0';
+    c->next[sizeof c->next - 1] = '\0';
+}
+
+enum plait_status plait_model_use(struct plait_model *m, const struct plait_copies *speeds,
+                                  const struct plait_tuning *tuning)
+{
+    m->speeds = *speeds;
+    if (tuning == NULL)
+        return PLAIT_OK;
+    const struct plait_tuned_link *net = &tuning->link[PLAIT_LINK_HOSTS];
+    if (m->machine.nlevel > 1 && net->bandwidth > 0) {
+        m->machine.level[1].bandwidth = net->bandwidth;
+        m->machine.level[1].latency = net->latency;
+        m->machine.level[1].overhead = net->overhead;
+    }
+    if (tuning->nrow > 0 && (m->rows = malloc(tuning->nrow * sizeof *m->rows)) == NULL)
+        return plait_fail_memory("out of memory for %zu rows of a tuning file", tuning->nrow);
+    for (size_t i = 0; i < tuning->nrow; i++) {
+        m->rows[i] = tuning->rows[i];
+        check_row(&m->rows[i]);
+    }
+    m->nrow = tuning->nrow;
+    return PLAIT_OK;
+}
+
+uint32_t plait_model_hosts(const struct plait_model *m, uint32_t *each)
+{
+    const uint32_t nhost = m->machine.nlevel > 1 ? m->machine.level[1].children : 1,
+                   most = m->machine.level[0].children;
+
+    *each = nhost * most == m->nrank ? most : 0;
+    return nhost;
 }
 
 void plait_model_destroy(struct plait_model *m)
@@ -166,193 +199,90 @@ void plait_model_destroy(struct plait_model *m)
     for (unsigned i = 0; i < sizeof m->picks / sizeof ****m->picks; i++)
         free((&m->picks[0][0][0][0])[i]);
     pthread_mutex_destroy(&m->lock);
+    free(m->rows);
     free(m->place);
     free(m);
 }
 
-/* ---- Candidates ----------------------------------------------------------------------------------------- */
+/* ---- Picks -------------------------------------------------------------------------------------------------- */
 
-struct candidate {
-    const struct plait_alg *alg;
-    struct plait_claim claim;
-    uint64_t least; /* ps: no plan with this claim is faster */
-    uint64_t time;  /* ps; 0: not known yet */
-    bool estimated; /* by the claim, not simulated */
-};
-
-static size_t block_bytes(const struct plait_shape *shape, const struct plait_claim *c, size_t bytes)
-{
-    const bool vector = plait_geometry_of(shape->coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR;
-    return vector && c->nblk > 0 ? bytes / c->nblk : bytes;
-}
-
-/* Most blocks that a rank moves. Through memory, only receivers do. */
-static uint64_t most_moved(const struct plait_machine *m, const struct plait_claim *c)
-{
-    return m->level[m->nlevel - 1].links > 0 && c->sent > c->received ? c->sent : c->received;
-}
-
-/* Each message takes the least latency, and a rank's bytes the fastest link. */
-static uint64_t least_time(const struct plait_machine *m, const struct plait_shape *shape, const struct plait_claim *c,
-                           size_t bytes)
-{
-    uint64_t latency = UINT64_MAX, rate = 0;
-
-    for (uint32_t k = 0; k < m->nlevel; k++) {
-        latency = m->level[k].latency < latency ? m->level[k].latency : latency;
-        rate = m->level[k].bandwidth > rate ? m->level[k].bandwidth : rate;
-    }
-    const double moved = (double)most_moved(m, c) * (double)block_bytes(shape, c, bytes) / (double)rate * PS_PER_S;
-    const uint64_t waits = c->depth * latency * PS_PER_NS;
-    return waits > (uint64_t)moved ? waits : (uint64_t)moved;
-}
-
-/* Without a simulation: messages and bytes take what they take in the largest unit. */
-static uint64_t estimated_time(const struct plait_machine *m, const struct plait_shape *shape,
-                               const struct plait_claim *c, size_t bytes)
-{
-    const struct plait_level *top = &m->level[m->nlevel - 1];
-    const double moved = (double)most_moved(m, c) * (double)block_bytes(shape, c, bytes) / (double)top->bandwidth;
-
-    return (c->depth * top->latency + 2 * c->rounds * top->overhead) * PS_PER_NS + (uint64_t)(moved * PS_PER_S);
-}
-
-static uint32_t find_candidates(const struct plait_machine *m, const struct plait_shape *shape, size_t bytes,
-                                bool canonical, struct candidate *out)
+/* What was measured for vectors of this size; NULL: nothing that may be used. */
+static const struct plait_tuned_choice *find_row(const struct plait_model *model, const struct plait_shape *shape,
+                                                 size_t bytes, bool canonical, bool device)
 {
     const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
-    uint32_t n = 0;
+    const struct plait_tuned_choice *found = NULL;
+    struct plait_shape s = *shape;
+    const struct plait_alg *alg;
 
-    for (const struct plait_alg *const *a = plait_algs; *a != NULL && n < PLAIT_MOST_CANDIDATES; a++) {
-        struct plait_shape s = *shape;
-        const struct plait_alg *alg;
-        if ((*a)->coll != shape->coll || (canonical && combines && !(*a)->canonical) ||
-            plait_alg_find(plait_algs, (*a)->name, &s, &alg) != PLAIT_OK)
-            continue;
-        out[n] = (struct candidate){ .alg = alg, .claim = alg->claim(alg, &s) };
-        out[n].least = least_time(m, shape, &out[n].claim, bytes);
-        n++;
-    }
-    return n;
+    for (const struct plait_tuned_choice *c = model->rows; c < model->rows + model->nrow; c++)
+        if (c->coll == shape->coll && (c->memory == PLAIT_MEMORY_DEVICE) == device && c->from <= bytes)
+            found = c;
+    if (found == NULL || plait_alg_find(plait_algs, found->algorithm, &s, &alg) != PLAIT_OK ||
+        (canonical && combines && !alg->canonical))
+        return NULL;
+    return found;
 }
 
-/* Sets the candidate's time. Errors: PLAIT_ERR_NOMEM. */
-static enum plait_status time_candidate(const struct plait_model *model, const struct plait_machine *m,
-                                        const struct plait_shape *shape, size_t bytes, struct candidate *c)
+/* Put this candidate first, and say how long it took. */
+static void promote(struct plait_pick *pick, const char *spec, uint64_t ns)
 {
-    const struct plait_sim_options options = { .place = model->place };
-    struct plait_prediction p = { 0 };
-    enum plait_status status = PLAIT_ERR_UNSUPPORTED;
+    struct plait_candidate c = { .predicted = 0 };
+    uint32_t i = 0;
 
-    if (c->claim.rounds * shape->nrank <= MOST_SIMULATED)
-        status = plait_simulate(m, c->alg->name, shape, PLAIT_UINT8, bytes, &options, &p);
-    if (status != PLAIT_OK && status != PLAIT_ERR_UNSUPPORTED)
-        return status;
-    c->estimated = status != PLAIT_OK;
-    c->time = status == PLAIT_OK ? p.time : estimated_time(m, shape, &c->claim, bytes);
-    c->time += c->time == 0;
-    return PLAIT_OK;
-}
-
-/* The next candidate to time is the one that may be the fastest of those left; UINT32_MAX: none may be. */
-static uint32_t next_candidate(const struct candidate *all, uint32_t n, uint64_t best)
-{
-    uint32_t next = UINT32_MAX;
-
-    for (uint32_t i = 0; i < n; i++)
-        if (all[i].time == 0 && all[i].least < best && (next == UINT32_MAX || all[i].least < all[next].least))
-            next = i;
-    return next;
+    while (i < pick->n && strcmp(pick->candidates[i].algorithm, spec) != 0)
+        i++;
+    if (i < pick->n)
+        c = pick->candidates[i];
+    else if (pick->n < PLAIT_MOST_CANDIDATES)
+        pick->n++;
+    else
+        i--;
+    for (; i > 0; i--)
+        pick->candidates[i] = pick->candidates[i - 1];
+    snprintf(c.algorithm, sizeof c.algorithm, "%s", spec);
+    c.measured = (double)ns / 1e9;
+    pick->candidates[0] = c;
 }
 
 /*
- * Is x better than y? Times that differ by less than 3 % decide nothing, as the model is not so exact. Then the
- * canonical order is preferred, since results do not depend on the size then, and after that few messages.
+ * Time the candidates. Timed speeds differ from run to run, but the order in which a collective combines must not. So
+ * built-in speeds decide between the canonical order and others, and timed ones among canonical algorithms.
  */
-static bool is_better(const struct candidate *x, const struct candidate *y)
-{
-    if (x->time < y->time - y->time / CLOSE || y->time < x->time - x->time / CLOSE)
-        return x->time < y->time;
-    if (x->alg->canonical != y->alg->canonical)
-        return x->alg->canonical;
-    if (x->claim.rounds != y->claim.rounds)
-        return x->claim.rounds < y->claim.rounds;
-    return x->claim.depth < y->claim.depth;
-}
-
-/* The rest of the candidates by time. */
-static void sort(struct candidate *all, uint32_t n)
-{
-    for (uint32_t i = 1; i < n; i++) {
-        const struct candidate c = all[i];
-        uint32_t at = i;
-        for (; at > 0 && c.time < all[at - 1].time; at--)
-            all[at] = all[at - 1];
-        all[at] = c;
-    }
-}
-
-/* Time the candidates of a class, those first that may be the fastest. */
-static enum plait_status time_all(const struct plait_model *model, const struct plait_machine *m,
-                                  const struct plait_shape *shape, struct plait_pick *out, struct candidate *all,
-                                  uint32_t n)
-{
-    uint32_t best = UINT32_MAX, i;
-
-    while ((i = next_candidate(all, n, best != UINT32_MAX ? all[best].time : UINT64_MAX)) != UINT32_MAX) {
-        const enum plait_status status = time_candidate(model, m, shape, out->bytes, &all[i]);
-        if (status != PLAIT_OK)
-            return status;
-        if (best == UINT32_MAX || is_better(&all[i], &all[best]))
-            best = i;
-    }
-    const struct candidate first = all[best];
-    all[best] = all[0];
-    all[0] = first;
-    for (i = 1; i < n; i++)
-        all[i].time = all[i].time > 0 ? all[i].time : UINT64_MAX;
-    sort(all + 1, n - 1);
-    for (i = 0; i < n && all[i].time < UINT64_MAX; i++) {
-        struct plait_candidate *c = &out->candidates[out->n++];
-        snprintf(c->algorithm, sizeof c->algorithm, "%s", all[i].alg->name);
-        c->predicted = (double)all[i].time / PS_PER_S;
-        c->estimated = all[i].estimated;
-    }
-    return PLAIT_OK;
-}
-
-static enum plait_status time_on(const struct plait_model *model, const struct plait_machine *m,
-                                 const struct plait_shape *shape, bool canonical, struct plait_pick *out)
-{
-    struct candidate all[PLAIT_MOST_CANDIDATES];
-    const uint32_t n = find_candidates(m, shape, out->bytes, canonical, all);
-
-    if (n == 0)
-        return plait_fail(PLAIT_ERR_CONFIG, "no algorithm for %s of %" PRIu32 " ranks%s", plait_coll_name(shape->coll),
-                          shape->nrank, canonical ? " combines in the canonical order" : "");
-    return time_all(model, m, shape, out, all, n);
-}
-
-/*
- * Make the pick of a class. Timed speeds differ from run to run, but the order in which a collective combines must not.
- * So built-in speeds decide between the canonical order and others, and timed ones among canonical algorithms.
- */
-static enum plait_status make_pick(const struct plait_model *model, const struct plait_shape *shape, bool canonical,
-                                   bool device, struct plait_pick *pick)
+static enum plait_status predict(const struct plait_model *model, const struct plait_shape *shape, bool canonical,
+                                 bool device, struct plait_pick *pick)
 {
     const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
     struct plait_machine m = device ? with_gpus(model->machine) : model->machine;
     struct plait_shape s = *shape;
     const struct plait_alg *alg;
-    enum plait_status status = time_on(model, &m, shape, canonical, pick);
+    enum plait_status status = plait_candidates_time(&m, model->place, shape, canonical, pick);
 
+    pick->why = "the fastest by the model of the machine, with built-in speeds";
     if (status == PLAIT_OK)
         status = plait_alg_find(plait_algs, pick->candidates[0].algorithm, &s, &alg);
     if (status != PLAIT_OK || device || !model->speeds.calibrated || (combines && !alg->canonical))
         return status;
     m = as_timed(model, pick->bytes);
-    *pick = (struct plait_pick){ .bytes = pick->bytes, .timed = true };
-    return time_on(model, &m, shape, combines, pick);
+    *pick = (struct plait_pick){ .bytes = pick->bytes,
+                                 .why = "the fastest by the model of the machine, with the speeds of rank 0's host" };
+    return plait_candidates_time(&m, model->place, shape, combines, pick);
+}
+
+/* Make the pick of a class. */
+static enum plait_status make_pick(const struct plait_model *model, const struct plait_shape *shape, bool canonical,
+                                   bool device, struct plait_pick *pick)
+{
+    const struct plait_tuned_choice *row = find_row(model, shape, pick->bytes, canonical, device);
+    const enum plait_status status = predict(model, shape, canonical, device, pick);
+
+    if (status != PLAIT_OK || row == NULL)
+        return status;
+    if (row->next[0] != '\0')
+        promote(pick, row->next, row->next_ns);
+    promote(pick, row->algorithm, row->ns);
+    pick->why = "the fastest when plait-tune measured it";
+    return PLAIT_OK;
 }
 
 /* The nearest class. */

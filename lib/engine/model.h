@@ -13,6 +13,7 @@
 
 #include "base/config.h"
 #include "comm/copy_mode.h"
+#include "plugin/tuning.h"
 
 #include <plait/comm.h>
 #include <plait/plan.h>
@@ -29,9 +30,9 @@ struct plait_model_options {
     struct plait_pace pace; /* of slowed links between all ranks */
 };
 
-struct plait_pick { /* lives as long as the model */
-    size_t bytes;   /* for which the candidates were timed */
-    bool timed;     /* with speeds that were timed; else with built-in ones */
+struct plait_pick {  /* lives as long as the model */
+    size_t bytes;    /* for which the candidates were timed */
+    const char *why; /* one sentence */
     uint32_t n;
     struct plait_candidate candidates[PLAIT_MOST_CANDIDATES]; /* the best first */
 };
@@ -40,8 +41,18 @@ struct plait_pick { /* lives as long as the model */
 enum plait_status plait_model_create(const struct plait_model_options *options, struct plait_model **out);
 void plait_model_destroy(struct plait_model *model);
 
-/* From now on with these speeds of ranks that share memory. Until then, or if they were not timed: built-in ones. */
-void plait_model_use(struct plait_model *model, const struct plait_copies *speeds);
+/*
+ * From now on with these speeds of ranks that share memory. Until then, or if they were not timed: built-in ones.
+ *
+ * tuning  what was measured on this kind of machine, for a comm like this one (machine/tuned.h): it decides for the
+ *         collectives and sizes that it has. Copied. NULL: nothing
+ * Errors: PLAIT_ERR_NOMEM
+ */
+enum plait_status plait_model_use(struct plait_model *model, const struct plait_copies *speeds,
+                                  const struct plait_tuning *tuning);
+
+/* Hosts of the model, and ranks of each; *each 0: unequal. */
+uint32_t plait_model_hosts(const struct plait_model *model, uint32_t *each);
 
 /*
  * The fastest of the library's algorithms.

@@ -136,11 +136,7 @@ static enum plait_status choose(const struct plait_shape *shape, size_t bytes, c
     }
     const enum plait_status status = plait_model_pick(w->model, shape, bytes, canonical, w->device, &pick);
     if (status == PLAIT_OK)
-        *out =
-            (struct choice){ pick->candidates[0].algorithm,
-                             pick->timed ? "the fastest by the model of the machine, with the speeds of rank 0's host"
-                                         : "the fastest by the model of the machine, with built-in speeds",
-                             pick };
+        *out = (struct choice){ pick->candidates[0].algorithm, pick->why, pick };
     return status;
 }
 

@@ -4,8 +4,11 @@
 #include "base/status.h"
 #include "engine/model.h"
 #include "failure/failure.h"
+#include "machine/tuned.h"
 
 #include <stdlib.h>
+
+#define MOST_ROWS (4096 * 64) /* of a tuning */
 
 void *plait_speeds_time(struct plait_comm *comm, const struct plait_card *all, const uint32_t *node, uint32_t first)
 {
@@ -54,20 +57,75 @@ static enum plait_status make_model(struct plait_comm *comm, const uint32_t *nod
     return plait_model_create(&o, &comm->model);
 }
 
+/* What each rank shows the others at the end of a creation. Of rank 0 all counts, of others the copies. */
+struct shown {
+    struct plait_copies copies;
+    struct plait_tuned_link hosts; /* links between hosts */
+    uint32_t tuned;                /* 1: hosts counts, and nrow rows follow */
+    uint32_t nrow;
+};
+
+/* Rank 0: the tuning file that counts, or none. One that cannot be used is no reason to have no comm. */
+static void load_tuning(const struct plait_comm *comm, struct plait_tuning *out, struct shown *shown)
+{
+    char path[PLAIT_TUNING_PATH];
+    uint32_t each;
+
+    if (plait_tuning_find(comm->config.tuning, path, out) != PLAIT_OK) {
+        plait_comm_log(comm, PLAIT_LOG_WARN, "%s" PLAIT_WITHOUT_TUNING, plait_last_error());
+        *out = (struct plait_tuning){ .nrow = 0 };
+        path[0] = '\0';
+    }
+    if (path[0] == '\0')
+        return;
+    const uint32_t hosts = plait_model_hosts(comm->model, &each);
+    plait_tuning_keep(out, hosts, each, comm->oversubscribed);
+    shown->tuned = 1;
+    shown->hosts = out->link[PLAIT_LINK_HOSTS];
+    shown->nrow = (uint32_t)out->nrow;
+    plait_comm_log(comm, PLAIT_LOG_INFO, "algorithms are chosen by %s (%s, %s)", path, out->processor, out->date);
+}
+
+/* All ranks use rank 0's tuning. */
+static enum plait_status share_tuning(struct plait_comm *comm, struct plait_bootstrap *boot, const struct shown *zero,
+                                      struct plait_tuning *tuning)
+{
+    enum plait_status status = PLAIT_OK;
+
+    if (zero->nrow > MOST_ROWS)
+        return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: rank 0 has a tuning of %u rows", zero->nrow);
+    if (comm->rank > 0 && zero->nrow > 0)
+        tuning->rows = calloc(zero->nrow, sizeof *tuning->rows);
+    if (zero->nrow > 0 && tuning->rows == NULL)
+        status = plait_fail_memory("out of memory for a tuning of %u rows", zero->nrow);
+    if (zero->nrow > 0)
+        status = plait_bootstrap_broadcast(boot, status, tuning->rows, zero->nrow * sizeof *tuning->rows);
+    tuning->nrow = zero->nrow;
+    tuning->link[PLAIT_LINK_HOSTS] = zero->hosts;
+    if (status == PLAIT_OK)
+        status = plait_model_use(comm->model, &zero->copies, tuning);
+    return plait_bootstrap_agree(boot, status);
+}
+
 enum plait_status plait_speeds_agree(struct plait_comm *comm, struct plait_bootstrap *boot, const uint32_t *node,
                                      uint32_t first, enum plait_status status)
 {
-    struct plait_copies *all = calloc(comm->nrank, sizeof *all);
+    struct shown *all = calloc(comm->nrank, sizeof *all), own = { .copies = comm->copies };
+    struct plait_tuning tuning = { .nrow = 0 };
 
     if (all == NULL && status == PLAIT_OK)
         status = plait_fail_memory("out of memory for the speeds of %u ranks", comm->nrank);
     if (status == PLAIT_OK)
         status = make_model(comm, node);
-    status = plait_bootstrap_allgather(boot, status, &comm->copies, sizeof *all, all);
+    if (status == PLAIT_OK && comm->rank == 0)
+        load_tuning(comm, &tuning, &own);
+    status = plait_bootstrap_allgather(boot, status, &own, sizeof own, all);
     if (status == PLAIT_OK) {
-        take_copies(comm, first, &all[first]);
-        plait_model_use(comm->model, &all[0]);
+        take_copies(comm, first, &all[first].copies);
+        status = all[0].tuned ? share_tuning(comm, boot, &all[0], &tuning)
+                              : plait_model_use(comm->model, &all[0].copies, NULL);
     }
+    plait_tuning_finish(&tuning);
     free(all);
     return status;
 }

@@ -49,10 +49,12 @@ static enum plait_status check_machine(const char *path, const struct plait_tuni
     plait_tuning_describe(&here);
     if (t->fingerprint == here.fingerprint)
         return PLAIT_OK;
-    return plait_fail(PLAIT_ERR_CONFIG,
-                      "%s is of another machine (%s, %u processors; this one: %s, %u): run plait-tune here, or set "
-                      "PLAIT_TUNING to a file of this machine",
-                      path, t->processor, t->processors, here.processor, here.processors);
+    return plait_fail(
+        PLAIT_ERR_CONFIG,
+        "%s is of another machine (%s, %u processors, fingerprint %016llx; this one: %s, %u, %016llx): run "
+        "plait-tune here, or set PLAIT_TUNING to a file of this machine",
+        path, t->processor, t->processors, (unsigned long long)t->fingerprint, here.processor, here.processors,
+        (unsigned long long)here.fingerprint);
 }
 
 enum plait_status plait_tuning_find(const char *setting, char path[PLAIT_TUNING_PATH], struct plait_tuning *out)
@@ -76,4 +78,44 @@ enum plait_status plait_tuning_find(const char *setting, char path[PLAIT_TUNING_
     if (status == PLAIT_OK && (status = check_machine(path, out)) != PLAIT_OK)
         plait_tuning_finish(out);
     return status;
+}
+
+/* How far a key is from a shape: the ratio of the ranks; 0: it is of another kind. */
+static double distance(const struct plait_tuned_choice *c, uint32_t hosts, uint32_t each, bool oversubscribed)
+{
+    const double there = (double)c->hosts * (c->ranks_per_host > 0 ? c->ranks_per_host : 1),
+                 here = (double)hosts * (each > 0 ? each : 1);
+
+    if ((c->hosts > 1) != (hosts > 1) || (c->ranks_per_host == 0) != (each == 0) || c->oversubscribed != oversubscribed)
+        return 0;
+    return there > here ? there / here : here / there;
+}
+
+static bool is_same_key(const struct plait_tuned_choice *a, const struct plait_tuned_choice *b)
+{
+    return a->coll == b->coll && a->memory == b->memory && a->hosts == b->hosts &&
+           a->ranks_per_host == b->ranks_per_host && a->oversubscribed == b->oversubscribed;
+}
+
+void plait_tuning_keep(struct plait_tuning *t, uint32_t hosts, uint32_t each, bool oversubscribed)
+{
+    const struct plait_tuned_choice *best[PLAIT_NCOLL][PLAIT_NMEMORY] = { { NULL } };
+    struct plait_tuned_choice key[PLAIT_NCOLL][PLAIT_NMEMORY];
+    size_t kept = 0;
+
+    for (size_t i = 0; i < t->nrow; i++) {
+        const struct plait_tuned_choice *c = &t->rows[i], **b = &best[c->coll][c->memory];
+        const double own = distance(c, hosts, each, oversubscribed);
+        if (own > 0 && (*b == NULL || own < distance(*b, hosts, each, oversubscribed)))
+            *b = c;
+    }
+    for (unsigned k = 0; k < PLAIT_NCOLL * PLAIT_NMEMORY; k++)
+        if ((&best[0][0])[k] != NULL)
+            (&key[0][0])[k] = *(&best[0][0])[k];
+    for (size_t i = 0; i < t->nrow; i++) {
+        const struct plait_tuned_choice c = t->rows[i];
+        if (best[c.coll][c.memory] != NULL && is_same_key(&key[c.coll][c.memory], &c))
+            t->rows[kept++] = c;
+    }
+    t->nrow = kept;
 }

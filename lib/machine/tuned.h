@@ -5,6 +5,9 @@
 
 #include "plugin/tuning.h"
 
+/* What follows the error of a file that cannot be used. */
+#define PLAIT_WITHOUT_TUNING "; algorithms are chosen by the model of the machine"
+
 #define PLAIT_TUNING_PATH 512 /* bytes */
 
 /* Fill version, date, processor, processors and fingerprint: this library, today, and this host. The rest is 0. */
@@ -22,5 +25,11 @@ void plait_tuning_path(char out[PLAIT_TUNING_PATH]);
  *         *out is to be finished after success, which includes that there is none.
  */
 enum plait_status plait_tuning_find(const char *setting, char path[PLAIT_TUNING_PATH], struct plait_tuning *out);
+
+/*
+ * Keep the rows that count for ranks on so many hosts, `each` on every one (0: unequal): for each collective and memory
+ * those of the nearest number of ranks. One host or several, and more ranks than processors or not, must agree.
+ */
+void plait_tuning_keep(struct plait_tuning *tuning, uint32_t hosts, uint32_t each, bool oversubscribed);
 
 #endif
