@@ -37,6 +37,12 @@
  *         plait_fusion_gather() spreads the weights that the stream has written, and later operations find them all.
  *         Not while the stream is captured. Factors, shards and `check` work as on the host, but for the last digits of
  *         sums of squares.
+ * Computed layouts: with PLAIT_LAYOUT_COMPUTED every rank ends each of the first 12 steps with
+ *          plait_fusion_wait_all(), while no other thread calls a function of the fusion. In the first 4 steps each
+ *          bucket has an eighth of the bytes that are left. At the end of steps 4 and 8 the ranks agree on new buckets;
+ *          then these stay. Addresses stay all the time: all tensors of a type lie one after the other in library
+ *          memory. Sums of more than two ranks may differ in the last bits from run to run, as buckets do; options.
+ *          reproducible prevents it. If types differ, cuts are those of all types, and times are added.
  * Thread: ready and skip from any threads at once; waits from any threads; creation and destruction by one,
  *         while nothing is in flight.
  */
@@ -68,7 +74,13 @@ enum plait_layout_rule {
      * The g-th bucket, from 0, holds the tensors 3 g^3 to 3 (g+1)^3 - 1 (Yamazaki et al. 2019): small buckets first,
      * which start early; large ones in the middle; the last one holds the rest and is mostly small.
      */
-    PLAIT_LAYOUT_CUBIC
+    PLAIT_LAYOUT_CUBIC,
+    /*
+     * The first steps are measured: when each tensor is ready on the slowest rank, and how long buckets take meanwhile.
+     * From these times the library computes the buckets that expose the least, and among those the fewest. See
+     * plait_fusion_computed().
+     */
+    PLAIT_LAYOUT_COMPUTED
 };
 
 struct plait_layout {
@@ -247,6 +259,25 @@ PLAIT_API enum plait_status plait_fusion_times(struct plait_fusion *fusion, stru
  * Errors: PLAIT_ERR_ARG (no options.trace), PLAIT_ERR_SYSTEM on every rank (the file cannot be written)
  */
 PLAIT_API enum plait_status plait_fusion_trace(struct plait_fusion *fusion, const char *path);
+
+/*
+ * The exposed time of a step, in seconds: from this rank's last gradient that becomes ready to the end of the last
+ * bucket, the median of three steps.
+ */
+struct plait_fusion_computed {
+    uint32_t computed; /* layouts computed so far; after 2 the layout stays */
+    double predicted;  /* with the present layout, of the slowest rank; 0: it is the first */
+    double seen;       /* with the present layout; 0: not yet measured */
+    double first;      /* with the layout of the first steps; 0: not yet measured */
+};
+
+/**
+ * Results of PLAIT_LAYOUT_COMPUTED.
+ *
+ * Thread: as plait_fusion_wait_all()
+ * Errors: PLAIT_ERR_ARG (another rule)
+ */
+PLAIT_API enum plait_status plait_fusion_computed(struct plait_fusion *fusion, struct plait_fusion_computed *out);
 
 /* A bucket of the layout. */
 struct plait_fusion_bucket {

@@ -3,6 +3,7 @@
 #include "fusion.h"
 
 #include "base/status.h"
+#include "computed.h"
 
 #include <plait/coll.h>
 #include <plait/memory.h>
@@ -149,15 +150,49 @@ static enum plait_status bind_bucket(struct plait_fusion *f, uint32_t k)
     return plait_allgather(f->comm, weights + f->rank * share * size, weights, share, f->options.weights, &call);
 }
 
+static enum plait_status bind_buckets(struct plait_fusion *f)
+{
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t k = 0; status == PLAIT_OK && k < f->flat.nbucket; k++)
+        status = bind_bucket(f, k);
+    return status;
+}
+
+static void drop_buckets(struct plait_flat *flat, struct plait_bucket *buckets)
+{
+    for (uint32_t k = 0; buckets != NULL && k < flat->nbucket; k++) {
+        plait_object_drop(&buckets[k].request);
+        plait_object_drop(&buckets[k].gather);
+    }
+    free(buckets);
+    plait_flat_free(flat);
+}
+
+/* ---- Layouts ---------------------------------------------------------------------------------------------- */
+
+/* The layout that is there becomes the whole one. */
+static enum plait_status make_computed(struct plait_fusion *f)
+{
+    f->whole = f->flat;
+    f->extents = f->buckets;
+    f->flat = (struct plait_flat){ 0 };
+    f->buckets = NULL;
+    return plait_computed_create(f);
+}
+
 enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct plait_layout *layout)
 {
+    static const struct plait_layout whole = { .rule = PLAIT_LAYOUT_THRESHOLD, .threshold = SIZE_MAX };
+    const bool computed = layout->rule == PLAIT_LAYOUT_COMPUTED;
     const uint32_t nshard = f->options.sharded ? f->nrank : 1;
-    enum plait_status status = plait_flat_make(f->tensors, f->ntensor, layout, f->options.payload, nshard, &f->flat);
+    enum plait_status status =
+        plait_flat_make(f->tensors, f->ntensor, computed ? &whole : layout, f->options.payload, nshard, &f->flat);
 
     if (status == PLAIT_OK)
         status = allocate(f);
-    for (uint32_t k = 0; status == PLAIT_OK && k < f->flat.nbucket; k++)
-        status = bind_bucket(f, k);
+    if (status == PLAIT_OK)
+        status = computed ? make_computed(f) : bind_buckets(f);
     if (status != PLAIT_OK)
         return status;
     cut_pieces(f);
@@ -165,17 +200,56 @@ enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct 
     return f->stream != NULL ? plait_fusion_device_make(f) : PLAIT_OK;
 }
 
+/* Gradients of another type than their payload are float32. */
+static void place_in_whole(struct plait_fusion *f, uint32_t k)
+{
+    const struct plait_slab *s = &f->flat.buckets[k];
+    const struct plait_place *p = &f->whole.places[s->first];
+    const struct plait_bucket *in = &f->extents[p->bucket];
+    struct plait_bucket *b = &f->buckets[k];
+
+    b->payload = travels_from(f, k);
+    if (b->payload == NULL)
+        b->payload = in->payload + p->start * plait_dtype_size(s->type);
+    if (in->gradients != NULL)
+        b->gradients = in->gradients + p->start * sizeof(float);
+}
+
+enum plait_status plait_fusion_change_layout(struct plait_fusion *f, const struct plait_layout *layout, uint32_t round)
+{
+    struct plait_flat flat, old = f->flat;
+    struct plait_bucket *buckets = NULL, *old_buckets = f->buckets;
+    enum plait_status status = plait_flat_make(f->tensors, f->ntensor, layout, f->options.payload, 1, &flat);
+
+    if (status == PLAIT_OK && (buckets = calloc(flat.nbucket, sizeof *buckets)) == NULL)
+        status = plait_fail_memory("out of memory for %u buckets", flat.nbucket);
+    if (status != PLAIT_OK) {
+        plait_flat_free(&flat);
+        return status;
+    }
+    for (uint32_t k = 0; k < flat.nbucket; k++) {
+        buckets[k].state = plait_bucket_state(round, flat.buckets[k].ntensor);
+        buckets[k].begun = round;
+    }
+    plait_object_lock(f->comm);
+    f->flat = flat;
+    f->buckets = buckets;
+    for (uint32_t k = 0; k < flat.nbucket; k++)
+        place_in_whole(f, k);
+    plait_object_unlock(f->comm);
+    drop_buckets(&old, old_buckets);
+    plait_trace_forget(f->trace); /* its numbers are of the old buckets */
+    return bind_buckets(f);
+}
+
 void plait_fusion_drop_layout(struct plait_fusion *f)
 {
-    for (uint32_t k = 0; f->buckets != NULL && k < f->flat.nbucket; k++) {
-        plait_object_drop(&f->buckets[k].request);
-        plait_object_drop(&f->buckets[k].gather);
-    }
     if (f->stream != NULL)
         plait_fusion_device_drop(f);
+    drop_buckets(&f->flat, f->buckets);
+    drop_buckets(&f->whole, f->extents);
+    plait_computed_destroy(f->computed);
     plait_mem_free(f->memory);
-    free(f->buckets);
     free(f->pieces);
     free(f->piece_of);
-    plait_flat_free(&f->flat);
 }

@@ -4,7 +4,8 @@
  *
  * layout.c lays tensors out in buckets; buckets.c makes what a layout needs; options.c checks and compares options;
  * step.c packs and begins a bucket when its last tensor is ready; pass.c copies, casts and scales; device.c does the
- * same on GPUs; trace.c keeps times.
+ * same on GPUs; trace.c keeps times. cut.c finds the best buckets from times, which computed.c measures in the first
+ * steps.
  *
  * A fusion has its own communicator. The progress of this communicator begins and unpacks buckets, under its lock.
  * ready() and skip() take no lock: they mark the tensor, count down its bucket, and keep the communicator among the
@@ -76,7 +77,16 @@ struct plait_fusion {
 
     struct plait_flat flat;
     struct plait_bucket *buckets; /* [flat.nbucket] */
-    char *memory;                 /* library memory of all buckets */
+
+    /*
+     * PLAIT_LAYOUT_COMPUTED: one bucket of each type, for its memory. Buckets of all layouts are parts of it, so
+     * tensors stay where they are.
+     */
+    struct plait_flat whole;
+    struct plait_bucket *extents;    /* [whole.nbucket] */
+    struct plait_computed *computed; /* or NULL */
+
+    char *memory; /* library memory of all buckets */
     struct plait_piece *pieces;
     uint32_t npiece;
     uint32_t *piece_of; /* [ntensor] PLAIT_NO_PIECE: none */
@@ -145,6 +155,8 @@ void plait_flat_free(struct plait_flat *flat);
 
 /* buckets.c: make all that a layout needs. After an error drop() frees the parts that were made. */
 enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct plait_layout *layout);
+/* Of a whole layout: cut it into other buckets, of which `round` rounds have ended. Nothing is marked or in flight. */
+enum plait_status plait_fusion_change_layout(struct plait_fusion *f, const struct plait_layout *layout, uint32_t round);
 void plait_fusion_drop_layout(struct plait_fusion *f);
 
 /* step.c: progress, and the tensors that a rank lacks. Marks of ranks on other hosts are not visible. */
@@ -195,6 +207,7 @@ enum plait_trace_kind {
 };
 struct plait_trace *plait_trace_create(void); /* NULL: out of memory */
 void plait_trace_destroy(struct plait_trace *trace);
+void plait_trace_forget(struct plait_trace *trace); /* all events */
 double plait_trace_now(const struct plait_trace *trace);
 void plait_trace_add(struct plait_trace *trace, enum plait_trace_kind kind, uint32_t number, double begin);
 void plait_trace_waited(struct plait_trace *trace);

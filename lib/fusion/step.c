@@ -5,7 +5,9 @@
  */
 #include "fusion.h"
 
+#include "base/clock.h"
 #include "base/status.h"
+#include "computed.h"
 #include "pass.h"
 
 #include <stdio.h>
@@ -46,6 +48,10 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
     struct plait_bucket *b = &f->buckets[f->flat.places[tensor].bucket];
     const uint32_t round = plait_bucket_ended(b) + 1;
     uint32_t before = atomic_load_explicit(&f->marks[tensor], memory_order_relaxed);
+    if (!plait_computed_allows(f, round))
+        return refuse(f, call, tensor,
+                      "begins the next step, but the computed layout changes before: call plait_fusion_wait_all() "
+                      "at the end of each step");
     if (plait_mark_round(before) != round - 1 || /* a round ends only when all its tensors are marked */
         !atomic_compare_exchange_strong(&f->marks[tensor], &before, skipped ? round | PLAIT_FUSION_SKIPPED : round))
         return refuse(f, call, tensor,
@@ -53,6 +59,7 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
                                                     : "is ready already; wait for it first");
     plait_owner_pends(f->comm); /* before the count-down, after which the round may end */
     plait_trace_ready(f->trace, tensor);
+    plait_computed_ready(f, tensor, round);
     raise_to(&f->latest, round);
     if ((uint32_t)atomic_fetch_sub_explicit(&b->state, 1, memory_order_acq_rel) == 1)
         plait_owner_wake(); /* the bucket is complete */
@@ -139,9 +146,12 @@ static bool is_complete(const struct plait_bucket *b)
 static void begin(struct plait_fusion *f, uint32_t k)
 {
     struct plait_bucket *b = &f->buckets[k];
+    struct plait_bucket_times *times = plait_computed_times(f, k, b->begun + 1);
 
-    const double start = plait_trace_now(f->trace);
+    const double start = plait_trace_now(f->trace), begin = times != NULL ? plait_clock() : 0;
     pack_bucket(f, k);
+    if (times != NULL)
+        *times = (struct plait_bucket_times){ .begin = begin, .packed = plait_clock() };
     plait_trace_add(f->trace, PLAIT_TRACE_PACK, k, start);
     b->began = plait_trace_now(f->trace);
     b->begun++;
@@ -156,11 +166,16 @@ static void begin(struct plait_fusion *f, uint32_t k)
 static void unpack(struct plait_fusion *f, uint32_t k)
 {
     struct plait_bucket *b = &f->buckets[k];
+    struct plait_bucket_times *times = plait_computed_times(f, k, b->begun);
 
     plait_trace_add(f->trace, PLAIT_TRACE_TRANSFER, k, b->began);
     plait_trace_change(f->trace, -1, 0);
-    const double start = plait_trace_now(f->trace);
+    const double start = plait_trace_now(f->trace), begin = times != NULL ? plait_clock() : 0;
     unpack_bucket(f, k);
+    if (times != NULL) {
+        times->end = plait_clock();
+        times->unpacking = times->end - begin;
+    }
     plait_trace_add(f->trace, PLAIT_TRACE_UNPACK, k, start);
     b->unpacked = true;
 }
@@ -172,6 +187,7 @@ static void end(struct plait_fusion *f, uint32_t k)
     const uint32_t n = f->flat.buckets[k].ntensor;
 
     f->nflying--;
+    plait_computed_ended(f, k, b->begun);
     atomic_store_explicit(&b->state, plait_bucket_state(b->begun, n), memory_order_release);
     plait_owner_ended(f->comm, n);
 }
@@ -345,6 +361,8 @@ enum plait_status plait_fusion_wait_all(struct plait_fusion *f, struct plait_fus
             if (f->flat.places[t].bucket == k)
                 atomic_store_explicit(&f->waited[t], round, memory_order_relaxed);
     }
+    if (status == PLAIT_OK)
+        status = plait_computed_step(f);
     plait_trace_waited(f->trace);
     const int finite = status == PLAIT_OK ? !atomic_exchange(&f->infinite, 0) : 0;
     if (status == PLAIT_OK && result != NULL)

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "computed.h"
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "cut.h"
+
+#include <plait/coll.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = PLAIT_COMPUTED_STEPS, COUNTED = PLAIT_COMPUTED_COUNTED };
+
+/* ---- Measuring --------------------------------------------------------------------------------------------- */
+
+/* The first rounds of a layout are its steps, from 0. */
+static uint32_t step_of(const struct plait_computed *c, uint32_t round)
+{
+    return round - c->base - 1;
+}
+
+bool plait_computed_allows(const struct plait_fusion *f, uint32_t round)
+{
+    const struct plait_computed *c = f->computed;
+
+    return c == NULL || c->report.computed == PLAIT_COMPUTED_LAYOUTS || step_of(c, round) < STEPS;
+}
+
+void plait_computed_ready(struct plait_fusion *f, uint32_t tensor, uint32_t round)
+{
+    const struct plait_computed *c = f->computed;
+
+    if (c != NULL && c->measuring && step_of(c, round) < STEPS)
+        c->ready[(size_t)step_of(c, round) * f->ntensor + tensor] = plait_clock();
+}
+
+struct plait_bucket_times *plait_computed_times(struct plait_fusion *f, uint32_t bucket, uint32_t round)
+{
+    const struct plait_computed *c = f->computed;
+
+    if (c == NULL || !c->measuring || step_of(c, round) >= STEPS)
+        return NULL;
+    return &c->times[(size_t)step_of(c, round) * f->ntensor + bucket];
+}
+
+void plait_computed_ended(struct plait_fusion *f, uint32_t bucket, uint32_t round)
+{
+    struct plait_computed *c = f->computed;
+
+    if (c != NULL && c->measuring && bucket == f->flat.nbucket - 1 && step_of(c, round) < STEPS)
+        c->origin[step_of(c, round) + 1] = plait_clock();
+}
+
+/* ---- What the ranks exchange: their counted steps ---------------------------------------------------------- */
+
+/* A step: ready times of tensors, then begins, ends and packing times of buckets; from the step's origin. */
+struct step {
+    double *ready, *begin, *end, *packing;
+};
+
+static size_t size_of_step(const struct plait_fusion *f)
+{
+    return f->ntensor + 3 * (size_t)f->flat.nbucket;
+}
+
+static struct step step_at(const struct plait_fusion *f, uint32_t s)
+{
+    const uint32_t n = f->flat.nbucket;
+    double *v = f->computed->vector + s * size_of_step(f);
+
+    return (struct step){ v, v + f->ntensor, v + f->ntensor + n, v + f->ntensor + 2 * (size_t)n };
+}
+
+static void write_steps(const struct plait_fusion *f)
+{
+    const struct plait_computed *c = f->computed;
+
+    for (uint32_t s = 0; s < COUNTED; s++) {
+        const struct step to = step_at(f, s);
+        const size_t from = (size_t)(s + STEPS - COUNTED) * f->ntensor;
+        const double origin = c->origin[s + STEPS - COUNTED];
+        for (uint32_t t = 0; t < f->ntensor; t++)
+            to.ready[t] = c->ready[from + t] - origin;
+        for (uint32_t k = 0; k < f->flat.nbucket; k++) {
+            const struct plait_bucket_times *x = &c->times[from + k];
+            to.begin[k] = x->begin - origin;
+            to.end[k] = x->end - origin;
+            to.packing[k] = x->packed - x->begin + x->unpacking;
+        }
+    }
+}
+
+_Static_assert(COUNTED == 3, "median() is of three");
+static double median(const double *x)
+{
+    return fmax(fmin(x[0], x[1]), fmin(fmax(x[0], x[1]), x[2]));
+}
+
+static double largest(const double *x, uint32_t n)
+{
+    double most = x[0];
+
+    for (uint32_t i = 1; i < n; i++)
+        most = fmax(most, x[i]);
+    return most;
+}
+
+/* How long the last bucket of a step ended after the last gradient was ready. */
+static double exposed(const struct plait_fusion *f)
+{
+    double x[COUNTED];
+
+    for (uint32_t s = 0; s < COUNTED; s++)
+        x[s] = step_at(f, s).end[f->flat.nbucket - 1] - largest(step_at(f, s).ready, f->ntensor);
+    return median(x);
+}
+
+/* ---- The time of bytes ------------------------------------------------------------------------------------- */
+
+/* The type in which a tensor travels. A whole layout has one bucket for each type. */
+static enum plait_dtype type_of(const struct plait_fusion *f, uint32_t tensor)
+{
+    return f->whole.buckets[f->whole.places[tensor].bucket].type;
+}
+
+static size_t bytes_of(const struct plait_fusion *f, uint32_t tensor)
+{
+    const size_t bytes = f->tensors[tensor].count * plait_dtype_size(type_of(f, tensor));
+
+    return (bytes + PLAIT_FUSION_ALIGN - 1) / PLAIT_FUSION_ALIGN * PLAIT_FUSION_ALIGN;
+}
+
+/* Bytes of the tensor that are packed: none of gradients that live in the payload, or alone in the caller's memory. */
+static size_t packed_of(const struct plait_fusion *f, uint32_t tensor, bool alone)
+{
+    const bool cast = f->tensors[tensor].type != type_of(f, tensor);
+
+    return cast || (f->tensors[tensor].data != NULL && !alone) ? bytes_of(f, tensor) : 0;
+}
+
+static void add_bucket(struct plait_fusion *f, uint32_t k, double time, double packing)
+{
+    const struct plait_slab *s = &f->flat.buckets[k];
+    struct plait_fit *fit = &f->computed->fit;
+    const double x = (double)(s->count * plait_dtype_size(s->type));
+    double packed = 0;
+
+    for (uint32_t t = s->first; t <= s->last; t++)
+        if (f->flat.places[t].bucket == k)
+            packed += (double)packed_of(f, t, s->ntensor == 1);
+    if (packed > 0) {
+        packing = fmin(packing, time / 2);
+        fit->packed += packed;
+        fit->packing += packing;
+        time -= packing;
+    }
+    const double w = 1 / (time * time);
+    fit->w += w;
+    fit->wx += w * x;
+    fit->wxx += w * x * x;
+    fit->wt += w * time;
+    fit->wxt += w * x * time;
+}
+
+/* A bucket takes the time from when it has begun on all ranks, and the one before has ended on all, to its end. */
+static void add_buckets(struct plait_fusion *f)
+{
+    for (uint32_t k = 0; k < f->flat.nbucket; k++) {
+        double time[COUNTED], packing[COUNTED];
+        for (uint32_t s = 0; s < COUNTED; s++) {
+            const struct step x = step_at(f, s);
+            time[s] = fmax(x.end[k] - (k > 0 ? fmax(x.begin[k], x.end[k - 1]) : x.begin[k]), 1e-9);
+            packing[s] = x.packing[k];
+        }
+        add_bucket(f, k, median(time), median(packing));
+    }
+}
+
+struct prices {
+    double latency, rate, packing; /* s, s per byte */
+    uint32_t ntype;
+    const double *bytes, *packed; /* [ntensor + 1] of the tensors before */
+    const uint32_t *count;        /* [ntensor + 1][ntype] */
+    const struct plait_fusion *f;
+};
+
+static void fit(const struct plait_fit *x, struct prices *out)
+{
+    const double det = x->w * x->wxx - x->wx * x->wx;
+
+    out->rate = det > 1e-9 * x->w * x->wxx ? fmax((x->w * x->wxt - x->wx * x->wt) / det, 0) : 0;
+    out->latency = (x->wt - out->rate * x->wx) / x->w;
+    if (det <= 1e-9 * x->w * x->wxx || out->latency < 0) {
+        out->latency = 0;
+        out->rate = x->wxt / x->wxx;
+    }
+    out->packing = x->packed > 0 ? x->packing / x->packed : 0;
+}
+
+/* One bucket for each type among the tensors. */
+static double price(const void *prices, uint32_t first, uint32_t end)
+{
+    const struct prices *p = prices;
+    const bool alone = end == first + 1;
+    const double packed = alone ? (double)packed_of(p->f, first, true) : p->packed[end] - p->packed[first];
+    uint32_t ntype = 0;
+
+    for (uint32_t d = 0; d < p->ntype; d++)
+        ntype += p->count[(size_t)end * p->ntype + d] > p->count[(size_t)first * p->ntype + d];
+    return ntype * p->latency + (p->bytes[end] - p->bytes[first]) * p->rate + packed * p->packing;
+}
+
+/* ---- The layout -------------------------------------------------------------------------------------------- */
+
+/* Each bucket has an eighth of what is left: many sizes, whose times say most about others. */
+static uint32_t first_cuts(const struct plait_fusion *f, uint32_t *cuts)
+{
+    size_t left = 0, bytes = 0;
+    uint32_t n = 0;
+
+    for (uint32_t t = 0; t < f->ntensor; t++)
+        left += bytes_of(f, t);
+    for (uint32_t t = 0; t + 1 < f->ntensor; t++) {
+        bytes += bytes_of(f, t);
+        if (bytes >= left / 8) {
+            cuts[n++] = t + 1;
+            left -= bytes;
+            bytes = 0;
+        }
+    }
+    return n;
+}
+
+/* When each tensor is ready on the slowest rank: medians of the steps, from the first tensor of each. */
+static void find_ready(const struct plait_fusion *f, double *ready)
+{
+    double first[COUNTED], x[COUNTED];
+
+    for (uint32_t s = 0; s < COUNTED; s++) {
+        const double *of = step_at(f, s).ready;
+        first[s] = of[0];
+        for (uint32_t t = 1; t < f->ntensor; t++)
+            first[s] = fmin(first[s], of[t]);
+    }
+    for (uint32_t t = 0; t < f->ntensor; t++) {
+        for (uint32_t s = 0; s < COUNTED; s++)
+            x[s] = step_at(f, s).ready[t] - first[s];
+        ready[t] = median(x);
+    }
+}
+
+static void count_up(const struct plait_fusion *f, double *bytes, double *packed, uint32_t *count)
+{
+    const uint32_t ntype = f->whole.nbucket;
+
+    for (uint32_t t = 0; t < f->ntensor; t++) {
+        bytes[t + 1] = bytes[t] + (double)bytes_of(f, t);
+        packed[t + 1] = packed[t] + (double)packed_of(f, t, false);
+        for (uint32_t d = 0; d < ntype; d++)
+            count[(size_t)(t + 1) * ntype + d] = count[(size_t)t * ntype + d] + (f->whole.places[t].bucket == d);
+    }
+}
+
+/* Rank 0, from the maxima over the ranks: the exposed time that is predicted, and the cuts. */
+static enum plait_status compute(struct plait_fusion *f, double *predicted, uint32_t *cuts, uint32_t *ncut)
+{
+    const size_t n = (size_t)f->ntensor + 1;
+    double *x = calloc(3 * n, sizeof *x), end;
+    uint32_t *count = calloc(n * f->whole.nbucket, sizeof *count);
+    enum plait_status status = PLAIT_ERR_NOMEM;
+
+    if (x != NULL && count != NULL) {
+        struct prices p = { .ntype = f->whole.nbucket, .bytes = x + n, .packed = x + 2 * n, .count = count, .f = f };
+        const struct plait_timeline t = { f->ntensor, x, price, &p };
+        find_ready(f, x);
+        count_up(f, x + n, x + 2 * n, count);
+        add_buckets(f);
+        fit(&f->computed->fit, &p);
+        status = plait_cut(&t, cuts, ncut, &end);
+        if (status == PLAIT_OK)
+            *predicted = end - largest(x, f->ntensor);
+    } else {
+        status = plait_fail_memory("out of memory for the layout of %u tensors", f->ntensor);
+    }
+    free(x);
+    free(count);
+    return status;
+}
+
+static enum plait_status lay_out(struct plait_fusion *f, const uint32_t *cuts, uint32_t ncut, uint32_t round)
+{
+    const struct plait_layout l = { .rule = PLAIT_LAYOUT_CUTS, .cuts = cuts, .ncut = ncut };
+
+    return plait_fusion_change_layout(f, &l, round);
+}
+
+/* Rank 0 computes for all. A rank that fails by itself fails the comm. result: predicted, ncut, cuts. */
+static enum plait_status agree(struct plait_fusion *f, double *result, uint32_t *cuts)
+{
+    const size_t n = COUNTED * size_of_step(f);
+    uint32_t ncut = 0;
+    enum plait_status status = plait_reduce(f->comm, result, result, n, PLAIT_FLOAT64, PLAIT_MAX, 0, NULL);
+
+    if (status == PLAIT_OK && f->rank == 0) {
+        double predicted = 0;
+        status = plait_object_fail(f->comm, compute(f, &predicted, cuts, &ncut));
+        result[0] = predicted;
+        result[1] = ncut;
+        for (uint32_t k = 0; k < ncut; k++)
+            result[2 + k] = cuts[k];
+    }
+    if (status == PLAIT_OK)
+        status = plait_broadcast(f->comm, result, result, 2 + (size_t)f->ntensor, PLAIT_FLOAT64, 0, NULL);
+    return status;
+}
+
+/* Until this returns, no round begins. */
+static enum plait_status change(struct plait_fusion *f, uint32_t *cuts)
+{
+    struct plait_computed *c = f->computed;
+    const double *result = c->vector;
+    enum plait_status status = agree(f, c->vector, cuts);
+
+    if (status != PLAIT_OK)
+        return status;
+    const uint32_t ncut = (uint32_t)result[1];
+    for (uint32_t k = 0; k < ncut; k++)
+        cuts[k] = (uint32_t)result[2 + k];
+    status = plait_object_fail(f->comm, lay_out(f, cuts, ncut, c->base + STEPS));
+    if (status == PLAIT_OK) {
+        c->base += STEPS;
+        c->report = (struct plait_fusion_computed){ c->report.computed + 1, result[0], 0, c->report.first };
+    }
+    return status;
+}
+
+enum plait_status plait_computed_step(struct plait_fusion *f)
+{
+    struct plait_computed *c = f->computed;
+
+    if (c == NULL || !c->measuring || step_of(c, plait_bucket_ended(&f->buckets[f->flat.nbucket - 1])) != STEPS - 1)
+        return PLAIT_OK;
+    write_steps(f);
+    c->report.seen = exposed(f);
+    if (c->report.computed == 0)
+        c->report.first = c->report.seen;
+    if (c->report.computed == PLAIT_COMPUTED_LAYOUTS) {
+        c->measuring = false;
+        return PLAIT_OK;
+    }
+    uint32_t *cuts = calloc(f->ntensor, sizeof *cuts);
+    enum plait_status status = plait_object_ungrouped("plait_fusion_wait_all");
+    if (status == PLAIT_OK && cuts == NULL)
+        status =
+            plait_object_fail(f->comm, plait_fail_memory("out of memory for the layout of %u tensors", f->ntensor));
+    if (status == PLAIT_OK)
+        status = change(f, cuts);
+    free(cuts);
+    return status;
+}
+
+/* ---- Life -------------------------------------------------------------------------------------------------- */
+
+enum plait_status plait_computed_create(struct plait_fusion *f)
+{
+    const size_t n = f->ntensor;
+    struct plait_computed *c = f->computed = calloc(1, sizeof *c);
+    uint32_t *cuts = calloc(n, sizeof *cuts);
+    enum plait_status status = PLAIT_ERR_NOMEM;
+
+    if (c != NULL && cuts != NULL) {
+        c->measuring = true;
+        c->ready = calloc(STEPS * n, sizeof *c->ready);
+        c->times = calloc(STEPS * n, sizeof *c->times);
+        c->vector = calloc(COUNTED * 4 * n, sizeof *c->vector);
+    }
+    if (c == NULL || cuts == NULL || c->ready == NULL || c->times == NULL || c->vector == NULL)
+        status = plait_fail_memory("out of memory for the times of %zu tensors", n);
+    else
+        status = lay_out(f, cuts, first_cuts(f, cuts), 0);
+    free(cuts);
+    return status;
+}
+
+void plait_computed_destroy(struct plait_computed *c)
+{
+    if (c == NULL)
+        return;
+    free(c->ready);
+    free(c->times);
+    free(c->vector);
+    free(c);
+}
+
+enum plait_status plait_fusion_computed(struct plait_fusion *f, struct plait_fusion_computed *out)
+{
+    if (f == NULL || out == NULL || f->computed == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_computed: %s",
+                          f == NULL     ? "fusion is NULL"
+                          : out == NULL ? "out is NULL"
+                                        : "the fusion's layout is not PLAIT_LAYOUT_COMPUTED");
+    *out = f->computed->report;
+    return PLAIT_OK;
+}
