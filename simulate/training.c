@@ -3,6 +3,7 @@
 #include "forecast.h"
 
 #include "base/status.h"
+#include "fusion/cut.h"
 #include "fusion/fusion.h"
 
 #include <inttypes.h>
@@ -62,6 +63,92 @@ static enum plait_status check(const struct plait_forecast *f, const struct plai
     return PLAIT_OK;
 }
 
+/* ---- Computed layouts ------------------------------------------------------------------------------------- */
+
+#define SIZES 64
+
+/* The time of a bucket at sizes that double, straight lines between. */
+struct curve {
+    uint32_t n;
+    double bytes[SIZES], time[SIZES];
+    const double *at; /* [ntensor + 1] bytes before each tensor */
+};
+
+static double time_on(const void *curve, uint32_t first, uint32_t end)
+{
+    const struct curve *c = curve;
+    const double bytes = c->at[end] - c->at[first];
+    uint32_t i = 1;
+
+    while (i + 1 < c->n && c->bytes[i] < bytes)
+        i++;
+    return c->time[i - 1] + (bytes - c->bytes[i - 1]) * (c->time[i] - c->time[i - 1]) / (c->bytes[i] - c->bytes[i - 1]);
+}
+
+/* Every bucket has the first tensor's payload type here. More bytes never take less time. */
+static enum plait_status draw(struct plait_forecast *f, enum plait_dtype type, double most, struct curve *out)
+{
+    const size_t size = plait_dtype_size(type);
+
+    for (size_t bytes = PLAIT_FUSION_ALIGN; out->n < 2 || out->bytes[out->n - 1] < most; bytes *= 2) {
+        struct plait_prediction p;
+        const enum plait_status status = plait_forecast_fastest(f, type, bytes / size, NULL, &p);
+        if (status != PLAIT_OK)
+            return status;
+        const double before = out->n > 0 ? out->time[out->n - 1] : 0, time = (double)p.time;
+        out->bytes[out->n] = (double)bytes;
+        out->time[out->n++] = time > before ? time : before;
+    }
+    return PLAIT_OK;
+}
+
+/* cuts: [ntensor], to which `out` then points. */
+static enum plait_status compute_cuts(struct plait_forecast *f, const struct plait_training *t, uint32_t *cuts,
+                                      struct plait_layout *out)
+{
+    const uint32_t n = t->ntensor;
+    double *ready = calloc(2 * (size_t)n + 1, sizeof *ready), *at = ready != NULL ? ready + n : NULL, end;
+    const bool cast = t->payload != PLAIT_NDTYPE && t->tensors[0].type == PLAIT_FLOAT32;
+    struct curve c = { .at = at };
+    uint32_t ncut = 0;
+
+    if (ready == NULL)
+        return plait_fail_memory("out of memory for the step of %" PRIu32 " tensors", n);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct plait_tensor *x = &t->tensors[i];
+        const size_t size =
+            plait_dtype_size(t->payload != PLAIT_NDTYPE && x->type == PLAIT_FLOAT32 ? t->payload : x->type);
+        ready[i] = (double)t->ready[i] * 100 / plait_forecast_slowest(f);
+        at[i + 1] =
+            at[i] + (double)((x->count * size + PLAIT_FUSION_ALIGN - 1) / PLAIT_FUSION_ALIGN) * PLAIT_FUSION_ALIGN;
+    }
+    const struct plait_timeline timeline = { n, ready, time_on, &c };
+    enum plait_status status = draw(f, cast ? t->payload : t->tensors[0].type, at[n], &c);
+    if (status == PLAIT_OK)
+        status = plait_cut(&timeline, cuts, &ncut, &end);
+    *out = (struct plait_layout){ .rule = PLAIT_LAYOUT_CUTS, .cuts = cuts, .ncut = ncut };
+    free(ready);
+    return status;
+}
+
+static enum plait_status lay_out(struct plait_forecast *f, const struct plait_training *t, struct plait_flat *out)
+{
+    struct plait_layout layout = t->layout;
+    uint32_t *cuts = calloc(t->ntensor, sizeof *cuts);
+    enum plait_status status = PLAIT_OK;
+
+    if (cuts == NULL)
+        return plait_fail_memory("out of memory for the step of %" PRIu32 " tensors", t->ntensor);
+    if (layout.rule == PLAIT_LAYOUT_COMPUTED)
+        status = compute_cuts(f, t, cuts, &layout);
+    if (status == PLAIT_OK)
+        status = plait_flat_make(t->tensors, t->ntensor, &layout, t->payload, 1, out);
+    free(cuts);
+    return status;
+}
+
+/* ---- The step --------------------------------------------------------------------------------------------- */
+
 /* A bucket is ready with its last gradient, on the slowest rank. */
 static void find_ready(const struct plait_training *t, const struct plait_flat *flat, uint32_t percent,
                        struct plait_training_bucket *buckets)
@@ -108,12 +195,12 @@ enum plait_status plait_forecast_step(struct plait_forecast *f, const struct pla
 {
     enum plait_status status = check(f, t, out);
     struct plait_step_time step = { 0 };
-    struct plait_flat flat;
+    struct plait_flat flat = { 0 };
 
     if (status != PLAIT_OK)
         return status;
     struct plait_training_bucket *own = calloc(t->ntensor, sizeof *own);
-    status = plait_flat_make(t->tensors, t->ntensor, &t->layout, t->payload, 1, &flat);
+    status = lay_out(f, t, &flat);
     if (status == PLAIT_OK && own == NULL)
         status = plait_fail_memory("out of memory for the step of %" PRIu32 " tensors", t->ntensor);
     if (status == PLAIT_OK) {

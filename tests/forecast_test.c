@@ -124,6 +124,32 @@ static void buckets_wait_for_gradients_and_for_each_other(void **state)
     assert_int_equal(s.time, b[NTENSOR - 1].end);
 }
 
+/* Of all cuts; times between the simulated sizes are only near those of the simulation. */
+static void a_computed_layout_is_as_good_as_the_best_cuts(void **state)
+{
+    const struct plait_machine m = star(1000000000, 5000000);
+    struct plait_forecast *f = forecast_of(&m, NRANK, NULL);
+    struct plait_training t = training(0);
+    struct plait_step_time computed, s;
+    uint64_t best = UINT64_MAX;
+
+    (void)state;
+    t.layout = (struct plait_layout){ .rule = PLAIT_LAYOUT_COMPUTED };
+    assert_int_equal(plait_forecast_step(f, &t, NULL, &computed), PLAIT_OK);
+    for (uint32_t mask = 0; mask < 1u << (NTENSOR - 1); mask++) {
+        uint32_t cuts[NTENSOR], ncut = 0;
+        for (uint32_t i = 1; i < NTENSOR; i++)
+            if (mask >> (i - 1) & 1)
+                cuts[ncut++] = i;
+        t.layout = (struct plait_layout){ .rule = PLAIT_LAYOUT_CUTS, .cuts = cuts, .ncut = ncut };
+        assert_int_equal(plait_forecast_step(f, &t, NULL, &s), PLAIT_OK);
+        best = s.time < best ? s.time : best;
+    }
+    assert_true(computed.time >= best && computed.time < best + best / 200);
+    assert_true(computed.nbucket > 1 && computed.nbucket < NTENSOR);
+    plait_forecast_destroy(f);
+}
+
 static void twice_the_rates_halve_the_step(void **state)
 {
     struct plait_training t = training(0);
@@ -269,6 +295,7 @@ int main(void)
         cmocka_unit_test(a_very_fast_network_exposes_nothing),
         cmocka_unit_test(one_bucket_is_exposed_for_its_whole_time),
         cmocka_unit_test(buckets_wait_for_gradients_and_for_each_other),
+        cmocka_unit_test(a_computed_layout_is_as_good_as_the_best_cuts),
         cmocka_unit_test(twice_the_rates_halve_the_step),
         cmocka_unit_test(a_slow_rank_computes_slowly),
         cmocka_unit_test(the_fastest_is_the_fastest),

@@ -27,7 +27,7 @@ def a_step_compares_layouts():
     text = run('ring', '--ranks', '8', '--step', 'resnet50', '--samples', '640', '--layouts', 'threshold:all,ddp')
     assert '25557032 elements in 161 tensors; a rank computes 100.000 ms for 64 samples' in text, text
     rows = {r['layout']: r for r in results('ring', '--ranks', '8', '--step', 'resnet50', '--samples', '640')}
-    assert len(rows) == 10 and rows['per-tensor']['buckets'] == 161 and rows['threshold:all']['buckets'] == 1
+    assert len(rows) == 11 and rows['per-tensor']['buckets'] == 161 and rows['threshold:all']['buckets'] == 1
     for r in rows.values():
         assert abs(r['efficiency'] - 1e5 / r['time_us']) < 1e-6 and abs(r['exposed'] + r['efficiency'] - 1) < 1e-6, r
     one = run('ring', '--ranks', '8', '--bytes', str(25557032 * 4), '--inplace', '--json')

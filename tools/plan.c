@@ -63,7 +63,7 @@ static const struct option options[] = {
     OPTION_TO(TEXT, "report", "FILE", &predicted.report, "write one HTML page, too: pictures, table, what to try"),
     OPTION_TO(FLAG, "json", NULL, &predicted.json, "print JSON"),
     OPTION_GROUP("--step", "--step"),
-    OPTION_TO(TEXT, "layouts", "LIST", &predicted.layouts, "per-tensor, threshold:4M, threshold:all, ddp ..."),
+    OPTION_TO(TEXT, "layouts", "LIST", &predicted.layouts, "per-tensor, threshold:4M, ddp, computed ..."),
     OPTION_TO(TEXT, "payload", "TYPE", &predicted.payload, "gradients travel in this type: float16, bfloat16"),
     OPTION_TO(COUNT, "batch", "N", &predicted.batch, "samples of each rank (default 64)", .least = 1, .most = 1 << 20),
     OPTION_TO(REAL, "teraflops", "R", &predicted.teraflops, "10^12 FLOPs per second that a rank reaches (default 10)",

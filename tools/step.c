@@ -15,8 +15,9 @@
 
 #define MOST_LAYOUTS 16
 #define MOST_CHANGES 32
-#define USUAL \
-    "per-tensor,threshold:1M,threshold:4M,threshold:16M,threshold:64M,threshold:all,segments,cubic,ddp,horovod"
+#define USUAL                                                                                                    \
+    "per-tensor,threshold:1M,threshold:4M,threshold:16M,threshold:64M,threshold:all,segments,cubic,ddp,horovod," \
+    "computed"
 
 /* ---- Points --------------------------------------------------------------------------------------------- */
 
@@ -31,8 +32,8 @@ static void read_layouts(struct task *t, const char *usual)
             option_misuse("--layouts %s: more than %d layouts", given, MOST_LAYOUTS);
         p->layout = (struct layout){ RULE_THRESHOLD, 0 };
         if (strcmp(l, "per-tensor") != 0 && !layout_parse(l, &p->layout))
-            option_misuse("--layouts %s: '%s' must be per-tensor, threshold:SIZE, threshold:all, segments, cubic, ddp "
-                          "or horovod",
+            option_misuse("--layouts %s: '%s' must be per-tensor, threshold:SIZE, threshold:all, segments, cubic, ddp, "
+                          "horovod or computed",
                           given, l);
         snprintf(p->label, sizeof p->label, "%s", l);
     }

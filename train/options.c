@@ -42,14 +42,19 @@ static bool parse_bucket(struct options *o, const char *flag, const char *value)
         o->bucket = SIZE_MAX;
         return true;
     }
-    return (plait_parse_bytes(value, &o->bucket) && o->bucket < BUCKET_CHOSEN) ||
-           complain("%s %s: must be bytes, as 1M or 512K; 0 sends each tensor alone, 'all' all in one", flag, value);
+    if (strcmp(value, "computed") == 0) {
+        o->bucket = BUCKET_COMPUTED;
+        return true;
+    }
+    return (plait_parse_bytes(value, &o->bucket) && o->bucket < BUCKET_COMPUTED) ||
+           complain("%s %s: must be bytes, as 1M or 512K, or computed; 0 sends each tensor alone, 'all' all in one",
+                    flag, value);
 }
 
 static bool print_bucket(const struct options *o, char *out, size_t room)
 {
-    if (o->bucket == SIZE_MAX)
-        snprintf(out, room, "all");
+    if (o->bucket == SIZE_MAX || o->bucket == BUCKET_COMPUTED)
+        snprintf(out, room, o->bucket == SIZE_MAX ? "all" : "computed");
     else
         snprintf(out, room, o->bucket % 1024 == 0 ? "%zuK" : "%zu",
                  o->bucket % 1024 == 0 ? o->bucket / 1024 : o->bucket);
@@ -271,7 +276,8 @@ static const struct row rows[] = {
     GROUP("Communication"),
     CHOSEN("payload", payload, payloads, "gradients travel as fp32, bf16 or fp16 (bf16; fp32 with --reproducible)",
            .kept = KEPT),
-    OWN("bucket", "SIZE", parse_bucket, "bucket size in bytes; 0: each tensor alone (chosen)", .print = print_bucket,
+    OWN("bucket", "SIZE", parse_bucket,
+        "bucket size in bytes; 0: each tensor alone; computed: from the first steps (chosen)", .print = print_bucket,
         .kept = KEPT, .need = &synchronous),
     SWITCHED("overlap", overlap, "exchange buckets during the backward pass (on)", .need = &synchronous),
     ROW(OPTION_TO(PARSED, "algo", "SPEC", NULL, "algorithm of the buckets' all-reduce, e.g. ring (chosen by size)",

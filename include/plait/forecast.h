@@ -74,7 +74,7 @@ struct plait_training {
     const uint64_t *ready;              /* [ntensor] time from the step's start until each gradient is ready */
     uint32_t ntensor;
     uint64_t compute;           /* forward and backward pass; at least the latest ready time */
-    struct plait_layout layout; /* as in plait_fusion_options */
+    struct plait_layout layout; /* as in plait_fusion_options; PLAIT_LAYOUT_COMPUTED: the best from predicted times */
     enum plait_dtype payload;   /* likewise */
 };
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum { STEPS = PLAIT_COMPUTED_STEPS, COUNTED = PLAIT_COMPUTED_COUNTED };
+#define LATENCY 65536.0 /* bytes that take about as long as none: below, times differ by chance rather than by bytes */
 
 /* ---- Measuring --------------------------------------------------------------------------------------------- */
 
@@ -156,7 +157,7 @@ static void add_bucket(struct plait_fusion *f, uint32_t k, double time, double p
         fit->packing += packing;
         time -= packing;
     }
-    const double w = 1 / (time * time);
+    const double w = 1 / ((x + LATENCY) * (x + LATENCY));
     fit->w += w;
     fit->wx += w * x;
     fit->wxx += w * x * x;

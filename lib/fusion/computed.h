@@ -20,7 +20,10 @@ struct plait_bucket_times {
     double unpacking;     /* s */
 };
 
-/* Sums of the measured buckets of all layouts: latency + bytes * rate is fitted, with the least relative errors. */
+/*
+ * Sums of the measured buckets of all layouts, for the line latency + bytes * rate: least squares, weighted such that
+ * errors count as parts of the time.
+ */
 struct plait_fit {
     double w, wx, wxx, wt, wxt;
     double packed, packing; /* bytes, s */

@@ -121,6 +121,10 @@ class FusionResult(Structure):
     _fields_ = [('finite', c_int)]
 
 
+class FusionComputed(Structure):
+    _fields_ = [('computed', c_uint32), ('predicted', c_double), ('seen', c_double), ('first', c_double)]
+
+
 class OptimPart(Structure):
     _fields_ = [('tensor', c_uint32), ('count', c_size_t), ('gradient', c_void_p), ('type', c_int),
                 ('master', c_void_p), ('copy', c_void_p), ('copy_type', c_int), ('flags', c_uint)]
@@ -239,6 +243,7 @@ STRUCTS = {'plait_unique_id': UniqueId, 'plait_user_op': UserOp, 'plait_call': C
            'plait_comm_memory': CommMemory, 'plait_comm_count': CommCount, 'plait_tensor': Tensor,
            'plait_layout': Layout,
            'plait_fusion_options': FusionOptions, 'plait_fusion_result': FusionResult,
+           'plait_fusion_computed': FusionComputed,
            'plait_optim_part': OptimPart, 'plait_optim_options': OptimOptions, 'plait_optim_step': OptimStep,
            'plait_optim_result': OptimResult, 'plait_loss_scale': LossScaleStruct, 'plait_schedule': ScheduleStruct,
            'plait_elastic_options': ElasticOptions, 'plait_elastic_counts': ElasticCounts,
@@ -331,6 +336,7 @@ FUNCTIONS = {
     'plait_fusion_skip': (Status, [_FUSION, c_uint32]),
     'plait_fusion_wait': (Status, [_FUSION, c_uint32]),
     'plait_fusion_wait_all': (Status, [_FUSION, POINTER(FusionResult)]),
+    'plait_fusion_computed': (Status, [_FUSION, POINTER(FusionComputed)]),
     'plait_fusion_trace': (Status, [_FUSION, c_char_p]),
     'plait_optim_create': (Status, [POINTER(OptimOptions), POINTER(POINTER(OptimHandle))]),
     'plait_optim_destroy': (None, [POINTER(OptimHandle)]),

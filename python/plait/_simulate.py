@@ -358,7 +358,7 @@ class Forecast:
         sizes    elements of each gradient, in the order of their registration
         ready    seconds from the step's start until each is ready
         compute  seconds of the forward and the backward pass
-        layout   as in Comm.fusion(): bytes of a bucket, a list of cuts, or "cubic"
+        layout   as in Comm.fusion(): bytes of a bucket, a list of cuts, "cubic" or "computed"
         payload  "float16" or "bfloat16"; None: as the gradients
         """
         if len(sizes) != len(ready):
