@@ -6,6 +6,7 @@
 
 #include <plait/coll.h>
 #include <plait/fusion.h>
+#include <plait/group.h>
 #include <plait/memory.h>
 
 #include <signal.h>
@@ -217,6 +218,8 @@ static int a_step_that_does_not_end_before_a_change_is_named(struct plait_comm *
     CHECK(says("plait_fusion_ready: fusion: tensor 1 'b' begins the next step, but the computed layout changes before: "
                "call plait_fusion_wait_all()"));
     CHECK(plait_fusion_skip(f, 0) == PLAIT_ERR_ARG && says("plait_fusion_skip: "));
+    CHECK(plait_group_start() == PLAIT_OK && plait_fusion_wait_all(f, NULL) == PLAIT_ERR_ARG && says("group"));
+    CHECK(plait_group_end() == PLAIT_OK);
     CHECK(plait_fusion_wait_all(f, NULL) == PLAIT_OK && plait_fusion_wait_all(f, NULL) == PLAIT_OK);
     for (uint32_t s = 0; s < 20; s++)
         CHECK(make_round(f, rank) == 0 && (s > 10 || plait_fusion_wait_all(f, NULL) == PLAIT_OK)); /* it stays */

@@ -195,7 +195,9 @@ PLAIT_API enum plait_status plait_fusion_wait(struct plait_fusion *fusion, uint3
  * Wait for every bucket that has a ready or skipped tensor: the end of a step. Returns at once if there is none.
  *
  * result  of the rounds that ended since the last call; NULL is allowed
- * Errors: as plait_fusion_wait()
+ * Order:  any; with PLAIT_LAYOUT_COMPUTED collective at the end of each of the first steps, see above
+ * Errors: as plait_fusion_wait(). When a computed layout changes also PLAIT_ERR_ARG (a group is open; call again when
+ *         it is not) and PLAIT_ERR_NOMEM
  */
 PLAIT_API enum plait_status plait_fusion_wait_all(struct plait_fusion *fusion, struct plait_fusion_result *result);
 

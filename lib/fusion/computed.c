@@ -93,10 +93,15 @@ static void write_steps(const struct plait_fusion *f)
     }
 }
 
-_Static_assert(COUNTED == 3, "median() is of three");
+_Static_assert(COUNTED == 3, "median() and mean() are of three");
 static double median(const double *x)
 {
     return fmax(fmin(x[0], x[1]), fmin(fmax(x[0], x[1]), x[2]));
+}
+
+static double mean(const double *x)
+{
+    return (x[0] + x[1] + x[2]) / 3;
 }
 
 static double largest(const double *x, uint32_t n)
@@ -165,7 +170,10 @@ static void add_bucket(struct plait_fusion *f, uint32_t k, double time, double p
     fit->wxt += w * x * time;
 }
 
-/* A bucket takes the time from when it has begun on all ranks, and the one before has ended on all, to its end. */
+/*
+ * A bucket takes the time from when it has begun on all ranks, and the one before has ended on all, to its end. Means:
+ * what disturbs a bucket now and then is a part of its price.
+ */
 static void add_buckets(struct plait_fusion *f)
 {
     for (uint32_t k = 0; k < f->flat.nbucket; k++) {
@@ -175,7 +183,7 @@ static void add_buckets(struct plait_fusion *f)
             time[s] = fmax(x.end[k] - (k > 0 ? fmax(x.begin[k], x.end[k - 1]) : x.begin[k]), 1e-9);
             packing[s] = x.packing[k];
         }
-        add_bucket(f, k, median(time), median(packing));
+        add_bucket(f, k, mean(time), mean(packing));
     }
 }
 
