@@ -103,6 +103,11 @@ explained() {
     says 0 "^algorithm  *$algorithm\$" --explain "$coll" "$size" --nodes "$nodes" "$@" &&
         says 0 '^why  *the fastest by the model' --explain "$coll" "$size" --nodes "$nodes" "$@"
 }
+crossings_are_where_another_algorithm_is_chosen() {
+    says 0 '^from 4 B  *one-shot  *eager' --explain allreduce 64M --crossings --ranks 4 &&
+        says 0 '^from [0-9]* [KM]iB  *two-shot  *engine  *the fastest' --explain allreduce 64M --crossings --ranks 4 &&
+        says 0 '^from [0-9]* [KM]iB  *hierarchy  *engine' --explain allreduce 64M --crossings --nodes 3+1+2
+}
 explain_knows_several_hosts() {
     explained one-shot allreduce 128K 2x1 && explained hierarchy allreduce 1M 3+1+2 && explained halving-doubling allreduce 1M 4x2 &&
         explained ring allgather 64K 4x2 && explained chain broadcast 1M 4x2 &&

@@ -29,8 +29,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool show_features, show_json, show_config, show_topology, show_algorithms, explain, inplace, reproducible,
-    make_secret, peers, show_nccl;
+static bool show_features, show_json, show_config, show_topology, show_algorithms, explain, crossings, inplace,
+    reproducible, make_secret, peers, show_nccl;
 static uint32_t nrank;
 static size_t slice;
 static const char *type_name = "float32", *op_name = "sum", *nodes, *levels, *algorithm, *dump, *machine, *export,
@@ -86,6 +86,8 @@ static const struct option options[] = {
     OPTION_TO(TEXT, "nodes", "MAP", &nodes, SHAPE_NODES),
     OPTION_TO(TEXT, "levels", "MAP,MAP...", &levels, SHAPE_LEVELS),
     OPTION_GROUP("--explain", "--explain"),
+    OPTION_TO(FLAG, "crossings", NULL, &crossings,
+              "instead: each algorithm that is chosen up to SIZE, and from which size on (in powers of two)"),
     OPTION_TO(TEXT, "datatype", "TYPE", &type_name, "element type (default float32)", .letter = 'd'),
     OPTION_TO(TEXT, "op", "OP", &op_name, "sum, prod, min, max, avg or premulsum (default sum)", .letter = 'o'),
     OPTION_TO(FLAG, "inplace", NULL, &inplace, "the input is the output"),
@@ -108,6 +110,7 @@ static const struct option_table table = {
     "  $ plait-info --config\n"
     "  $ plait-info --algorithms --ranks 16 --nodes 4x4\n"
     "  $ plait-info --explain allreduce 1M --ranks 8 --datatype bfloat16\n"
+    "  $ plait-info --explain allreduce 64M --crossings --nodes 16x8\n"
     "  $ plait-info --topology --machine dgx-h100-pod\n"
     "  $ plait-info --export cluster.json --hosts 16 --network \"100 Gbit/s\"\n"
     "  $ plait-info --dump 4711 --last 4\n"
@@ -227,6 +230,28 @@ static void print_candidate(const struct plait_candidate *c, bool first, const c
 
 /* ---- What would run ---------------------------------------------------------------------------- */
 
+/* Where another algorithm is chosen. */
+static int print_crossings(const struct plait_shape *shape, size_t most, enum plait_dtype type, enum plait_op op,
+                           const struct plait_call *call)
+{
+    const size_t element = plait_dtype_size(type);
+    struct plait_choice choice, last = { .algorithm = "" };
+    char size[UNITS_ROOM];
+
+    for (size_t bytes = element; bytes <= most && bytes >= element; bytes *= 2) {
+        if (plait_choose(shape, bytes / element, type, op, call, &choice) != PLAIT_OK) {
+            complain("%s", plait_last_error());
+            return 1;
+        }
+        if (strcmp(choice.algorithm, last.algorithm) == 0 && strcmp(choice.path, last.path) == 0)
+            continue;
+        units_bytes(size, (double)bytes);
+        printf("from %-9s %-20s %-7s %s\n", size, choice.algorithm, choice.path, choice.why);
+        last = choice;
+    }
+    return 0;
+}
+
 static int print_choice(const char *coll_name, const char *size_text)
 {
     static const char *const round_names[] = { "no effect here", "once, at the end", "at every combination" };
@@ -261,6 +286,8 @@ static int print_choice(const char *coll_name, const char *size_text)
     call.round = rounding;
     call.reproducible = reproducible;
     call.scale = op == PLAIT_PREMULSUM ? &bytes : NULL; /* not read */
+    if (crossings)
+        return print_crossings(&shape, bytes, (enum plait_dtype)type, (enum plait_op)op, &call);
     if (plait_choose(&shape, bytes / element, (enum plait_dtype)type, (enum plait_op)op, &call, &choice) != PLAIT_OK) {
         complain("%s", plait_last_error());
         return 1;
