@@ -13,7 +13,6 @@
 
 #define SMALLEST 6 /* logarithms of the first and last class's size: 64 bytes, 4 MiB */
 #define LARGEST  22
-#define NCLASS   (LARGEST - SMALLEST + 1)
 #define PER_MB   UINT64_C(1000000)
 
 /*
@@ -34,15 +33,27 @@
 #define GPU_RATE      UINT64_C(200000000000)
 #define GPU_MEMORY    UINT64_C(1000000000000)
 
+/* Picks are made as they are needed. */
+struct kept {
+    struct kept *next;
+    enum plait_coll coll;
+    uint32_t class;
+    bool canonical, device;
+    struct plait_pick pick;
+};
+
 struct plait_model {
-    struct plait_machine machine; /* its rates are those of short vectors */
-    struct plait_copies speeds;
-    bool paced;
     uint32_t nrank, *place; /* [nrank] */
+    uint32_t nhost, each;   /* each: the most ranks of a host */
+    uint32_t processors;
+    size_t cache;
+    struct plait_pace pace;
+    struct plait_copies speeds;
+    struct plait_tuned_link net; /* measured between hosts; bandwidth 0: not */
     size_t nrow;
     struct plait_tuned_choice *rows; /* [nrow] measured, by collective and memory, then by size */
     pthread_mutex_t lock;
-    struct plait_pick *picks[2][PLAIT_NCOLL][2][NCLASS]; /* by device, collective, canonical; NULL: not made yet */
+    struct kept *kept;
 };
 
 /* ---- The machine ---------------------------------------------------------------------------------------- */
@@ -78,17 +89,18 @@ static void number_hosts(const struct plait_model_options *o, uint32_t *place, u
     }
 }
 
-static void describe(const struct plait_model_options *o, uint32_t nhost, uint32_t each, struct plait_machine *m)
+/* With built-in speeds, but for a network that was measured. */
+static void describe(const struct plait_model *o, struct plait_machine *m)
 {
-    const bool crowded = o->processors > 0 && o->processors < each;
+    const bool crowded = o->processors > 0 && o->processors < o->each;
 
     *m = (struct plait_machine){
         .name = "model", .nlevel = 1, .copy = HOST_COPY, .reduce = HOST_REDUCE, .cache = o->cache
     };
     m->level[0] = (struct plait_level){ .name = "host",
-                                        .children = each,
+                                        .children = o->each,
                                         .bandwidth = HOST_COPY,
-                                        .latency = crowded ? HOST_TURN * (each / o->processors) : HOST_LATENCY,
+                                        .latency = crowded ? HOST_TURN * (o->each / o->processors) : HOST_LATENCY,
                                         .overhead = HOST_OVERHEAD,
                                         .processors = crowded ? o->processors : 0 };
     if (plait_is_paced(&o->pace)) {
@@ -96,47 +108,44 @@ static void describe(const struct plait_model_options *o, uint32_t nhost, uint32
         m->level[0].latency = o->pace.latency;
         m->level[0].bandwidth = o->pace.bandwidth > 0 ? o->pace.bandwidth : HOST_COPY;
     }
-    if (nhost > 1)
-        m->level[m->nlevel++] = (struct plait_level){ .name = "network",
-                                                      .children = nhost,
-                                                      .links = 1,
-                                                      .bandwidth = NET_RATE,
-                                                      .latency = NET_LATENCY,
-                                                      .overhead = NET_OVERHEAD };
+    if (o->nhost > 1)
+        m->level[m->nlevel++] =
+            (struct plait_level){ .name = "network",
+                                  .children = o->nhost,
+                                  .links = 1,
+                                  .bandwidth = o->net.bandwidth > 0 ? o->net.bandwidth : NET_RATE,
+                                  .latency = o->net.bandwidth > 0 ? o->net.latency : NET_LATENCY,
+                                  .overhead = o->net.bandwidth > 0 ? o->net.overhead : NET_OVERHEAD };
 }
 
 /* For data in GPUs' memory: processors only put the work on queues. */
-static struct plait_machine with_gpus(struct plait_machine m)
+static void use_gpus(struct plait_machine *m)
 {
-    m.level[0].latency = GPU_LATENCY;
-    m.level[0].overhead = GPU_OVERHEAD;
-    m.level[0].bandwidth = GPU_RATE;
-    m.level[0].processors = 0;
-    m.copy = m.reduce = GPU_MEMORY;
-    return m;
+    m->level[0].latency = GPU_LATENCY;
+    m->level[0].overhead = GPU_OVERHEAD;
+    m->level[0].bandwidth = GPU_RATE;
+    m->level[0].processors = 0;
+    m->copy = m->reduce = GPU_MEMORY;
 }
 
 /* With the speeds that were timed. Rates depend on the caches that vectors of this size fit, those of sums as well. */
-static struct plait_machine as_timed(const struct plait_model *model, size_t bytes)
+static void use_timed(const struct plait_model *model, size_t bytes, struct plait_machine *m)
 {
-    struct plait_machine m = model->machine;
     const struct plait_copies *s = &model->speeds;
     const uint64_t copy = s->copy[plait_copy_class(bytes)];
 
-    m.copy = copy * PER_MB;
-    m.reduce = s->reduce * m.copy / s->copy[0];
-    if (model->paced)
-        return m;
-    m.level[0].bandwidth = m.copy;
-    if (m.level[0].processors == 0)
-        m.level[0].latency = HOST_LATENCY - HOST_FLAG + s->latency;
-    return m;
+    m->copy = copy * PER_MB;
+    m->reduce = s->reduce * m->copy / s->copy[0];
+    if (plait_is_paced(&model->pace))
+        return;
+    m->level[0].bandwidth = m->copy;
+    if (m->level[0].processors == 0)
+        m->level[0].latency = HOST_LATENCY - HOST_FLAG + s->latency;
 }
 
 enum plait_status plait_model_create(const struct plait_model_options *o, struct plait_model **out)
 {
     struct plait_model *m = calloc(1, sizeof *m);
-    uint32_t each;
 
     if (m != NULL)
         m->place = malloc(o->nrank * sizeof *m->place);
@@ -145,10 +154,11 @@ enum plait_status plait_model_create(const struct plait_model_options *o, struct
         return plait_fail_memory("out of memory for the model of %u ranks", o->nrank);
     }
     m->nrank = o->nrank;
-    const uint32_t nhost = count_hosts(o, m->place, &each);
-    number_hosts(o, m->place, each);
-    m->paced = plait_is_paced(&o->pace);
-    describe(o, nhost, each, &m->machine);
+    m->processors = o->processors;
+    m->cache = o->cache;
+    m->pace = o->pace;
+    m->nhost = count_hosts(o, m->place, &m->each);
+    number_hosts(o, m->place, m->each);
     pthread_mutex_init(&m->lock, NULL);
     *out = m;
     return PLAIT_OK;
@@ -167,12 +177,7 @@ enum plait_status plait_model_use(struct plait_model *m, const struct plait_copi
     m->speeds = *speeds;
     if (tuning == NULL)
         return PLAIT_OK;
-    const struct plait_tuned_link *net = &tuning->link[PLAIT_LINK_HOSTS];
-    if (m->machine.nlevel > 1 && net->bandwidth > 0) {
-        m->machine.level[1].bandwidth = net->bandwidth;
-        m->machine.level[1].latency = net->latency;
-        m->machine.level[1].overhead = net->overhead;
-    }
+    m->net = tuning->link[PLAIT_LINK_HOSTS];
     if (tuning->nrow > 0 && (m->rows = malloc(tuning->nrow * sizeof *m->rows)) == NULL)
         return plait_fail_memory("out of memory for %zu rows of a tuning file", tuning->nrow);
     for (size_t i = 0; i < tuning->nrow; i++) {
@@ -185,19 +190,19 @@ enum plait_status plait_model_use(struct plait_model *m, const struct plait_copi
 
 uint32_t plait_model_hosts(const struct plait_model *m, uint32_t *each)
 {
-    const uint32_t nhost = m->machine.nlevel > 1 ? m->machine.level[1].children : 1,
-                   most = m->machine.level[0].children;
-
-    *each = nhost * most == m->nrank ? most : 0;
-    return nhost;
+    *each = m->nhost * m->each == m->nrank ? m->each : 0;
+    return m->nhost;
 }
 
 void plait_model_destroy(struct plait_model *m)
 {
     if (m == NULL)
         return;
-    for (unsigned i = 0; i < sizeof m->picks / sizeof ****m->picks; i++)
-        free((&m->picks[0][0][0][0])[i]);
+    while (m->kept != NULL) {
+        struct kept *next = m->kept->next;
+        free(m->kept);
+        m->kept = next;
+    }
     pthread_mutex_destroy(&m->lock);
     free(m->rows);
     free(m->place);
@@ -253,9 +258,13 @@ static enum plait_status predict(const struct plait_model *model, const struct p
                                  bool device, struct plait_pick *pick)
 {
     const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
-    struct plait_machine m = device ? with_gpus(model->machine) : model->machine;
+    struct plait_machine m;
     struct plait_shape s = *shape;
     const struct plait_alg *alg;
+
+    describe(model, &m);
+    if (device)
+        use_gpus(&m);
     enum plait_status status = plait_candidates_time(&m, model->place, shape, canonical, pick);
 
     pick->why = "the fastest by the model of the machine, with built-in speeds";
@@ -263,7 +272,7 @@ static enum plait_status predict(const struct plait_model *model, const struct p
         status = plait_alg_find(plait_algs, pick->candidates[0].algorithm, &s, &alg);
     if (status != PLAIT_OK || device || !model->speeds.calibrated || (combines && !alg->canonical))
         return status;
-    m = as_timed(model, pick->bytes);
+    use_timed(model, pick->bytes, &m);
     *pick = (struct plait_pick){ .bytes = pick->bytes,
                                  .why = "the fastest by the model of the machine, with the speeds of rank 0's host" };
     return plait_candidates_time(&m, model->place, shape, combines, pick);
@@ -295,6 +304,25 @@ static uint32_t class_of(size_t bytes)
     return log > SMALLEST ? log - SMALLEST : 0;
 }
 
+static enum plait_status keep(struct plait_model *model, const struct plait_shape *shape, uint32_t class,
+                              bool canonical, bool device, struct kept **out)
+{
+    struct kept *k = malloc(sizeof *k);
+
+    if (k == NULL)
+        return plait_fail_memory("out of memory to choose an algorithm");
+    *k = (struct kept){
+        model->kept, shape->coll, class, canonical, device, { .bytes = (size_t)1 << (class + SMALLEST) }
+    };
+    const enum plait_status status = make_pick(model, shape, canonical, device, &k->pick);
+    if (status != PLAIT_OK) {
+        free(k);
+        return status;
+    }
+    *out = model->kept = k;
+    return PLAIT_OK;
+}
+
 enum plait_status plait_model_pick(struct plait_model *model, const struct plait_shape *shape, size_t bytes,
                                    bool canonical, bool device, const struct plait_pick **out)
 {
@@ -307,21 +335,13 @@ enum plait_status plait_model_pick(struct plait_model *model, const struct plait
     enum plait_status status = PLAIT_OK;
 
     pthread_mutex_lock(&model->lock);
-    struct plait_pick **at = &model->picks[device][s.coll][canonical][k];
-    if (*at == NULL) {
-        struct plait_pick *fresh = calloc(1, sizeof *fresh);
-        if (fresh == NULL)
-            status = plait_fail_memory("out of memory to choose an algorithm");
-        else
-            fresh->bytes = (size_t)1 << (k + SMALLEST);
-        if (status == PLAIT_OK)
-            status = make_pick(model, &s, canonical, device, fresh);
-        if (status == PLAIT_OK)
-            *at = fresh;
-        else
-            free(fresh);
-    }
-    *out = *at;
+    struct kept *at = model->kept;
+    while (at != NULL && (at->coll != s.coll || at->class != k || at->canonical != canonical || at->device != device))
+        at = at->next;
+    if (at == NULL)
+        status = keep(model, &s, k, canonical, device, &at);
+    if (status == PLAIT_OK)
+        *out = &at->pick;
     pthread_mutex_unlock(&model->lock);
     return status;
 }
