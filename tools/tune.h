@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * plait-tune: measuring a machine once, for the choice of algorithms.
+ *
+ * Ranks run the same sequence of measurements. Before each one, rank 0 tells the others what is measured and whether
+ * time is left for it. After each one, all ranks have the times of the slowest rank, so they draw the same conclusions.
+ */
+#ifndef PLAIT_TOOLS_TUNE_H
+#define PLAIT_TOOLS_TUNE_H
+
+#include "machine/tuned.h"
+
+#include <stdatomic.h>
+
+#define TUNE_SIZES   8 /* of each collective: powers of four from 1 KiB to 16 MiB */
+#define TUNE_SIZE(k) ((size_t)1024 << 2 * (k))
+#define TUNE_MOST    4 /* candidates of a cell */
+#define TUNE_ROWS    4096
+#define TUNE_SHOWN   5
+
+/* A collective with one size. */
+struct tune_cell {
+    size_t bytes; /* of the vector or of a block; 0: not measured */
+    uint32_t n;
+    uint32_t best, next;                       /* next == best: there is one candidate */
+    char algorithm[TUNE_MOST][PLAIT_MAX_SPEC]; /* the model's choice first */
+    double seconds[TUNE_MOST];
+};
+
+/* Where a measured choice is not the model's. */
+struct tune_gain {
+    enum plait_coll coll;
+    uint32_t nrank;
+    struct tune_cell cell;
+};
+
+/* What the ranks have found. If they are processes of plait-tune's own, they share it with the first process. */
+struct tune_results {
+    struct plait_tuning tuning; /* rows: set at the end */
+    struct plait_tuned_choice row[TUNE_ROWS];
+    uint32_t ncell, nchanged;
+    struct tune_gain gain[TUNE_SHOWN]; /* the largest first */
+    atomic_flag failed;
+    char error[1024]; /* of the first rank that failed */
+};
+
+/* One rank. */
+struct tune {
+    struct plait_comm *comm;
+    uint32_t rank, nrank;
+    uint32_t nhost, each; /* hosts, and ranks of each; 0: unequal */
+    uint32_t *host;       /* [nrank] */
+    bool crowded;         /* more ranks than processors */
+    void *in, *out;
+    size_t room;                  /* bytes of each */
+    double begin, end;            /* on rank 0's clock */
+    struct tune_results *results; /* rank 0 fills it */
+};
+
+/* Measure with the ranks of a comm. first: links and copies, too. Errors: the library's. */
+enum plait_status tune_ranks(struct plait_comm *comm, double seconds, bool first, struct tune_results *out);
+
+/* x[k] becomes the largest of all ranks'. */
+enum plait_status tune_agree(const struct tune *t, double *x, uint32_t n);
+
+enum plait_status tune_links(struct tune *t);
+
+/*
+ * Measure the candidates of a collective and size, if there is time.
+ *
+ * names  NULL-ended, the candidates; NULL: those that the model predicts to be nearly the best
+ * share  of the time that is left
+ * guess  in: seconds of an operation, 0: not known
+ */
+enum plait_status tune_cell(struct tune *t, enum plait_coll coll, size_t bytes, const char *const *names, double share,
+                            double guess, struct tune_cell *out);
+
+/* Add the rows of a collective, of which cell[TUNE_SIZES] were measured. share: as above, for sizes between them. */
+enum plait_status tune_rows(struct tune *t, enum plait_coll coll, const struct tune_cell *cell, double share);
+
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* plait-tune: the candidates of a collective and size, measured in turns. */
+#include "tune.h"
+
+#include "base/clock.h"
+#include "stats.h"
+
+#include <plait/comm.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CLOSE      1.6  /* candidates are predicted to take at most so many times what the best one takes */
+#define FAR        3.0  /* one that takes so many times what the fastest takes is not measured further */
+#define DECISIVE   0.03 /* of the time; smaller differences decide nothing */
+#define ROUND      4e-3 /* seconds of a candidate in a round */
+#define MOST       9    /* rounds */
+#define LEAST      3
+#define MOST_RUNS  2000 /* operations in a round */
+#define FIRST_RUNS 50   /* in the first: one operation says little about the time of others */
+#define PATIENCE   3    /* a cell may take so many times its share */
+
+/* What rank 0 tells the others. */
+struct order {
+    double seconds; /* for this cell; 0: it is not measured */
+    uint32_t n;
+    char algorithm[TUNE_MOST][PLAIT_MAX_SPEC];
+};
+
+static enum plait_status run(const struct tune *t, enum plait_coll coll, size_t n, const char *algorithm)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_comm *c = t->comm;
+
+    call.algorithm = algorithm;
+    switch (coll) {
+    case PLAIT_ALLREDUCE:
+        return plait_allreduce(c, t->in, t->out, n, PLAIT_FLOAT32, PLAIT_SUM, &call);
+    case PLAIT_REDUCE_SCATTER:
+        return plait_reduce_scatter(c, t->in, t->out, n, PLAIT_FLOAT32, PLAIT_SUM, &call);
+    case PLAIT_ALLGATHER:
+        return plait_allgather(c, t->in, t->out, n, PLAIT_FLOAT32, &call);
+    case PLAIT_BROADCAST:
+        return plait_broadcast(c, t->in, t->out, n, PLAIT_FLOAT32, 0, &call);
+    case PLAIT_REDUCE:
+        return plait_reduce(c, t->in, t->out, n, PLAIT_FLOAT32, PLAIT_SUM, 0, &call);
+    case PLAIT_GATHER:
+        return plait_gather(c, t->in, t->out, n, PLAIT_FLOAT32, 0, &call);
+    case PLAIT_SCATTER:
+        return plait_scatter(c, t->in, t->out, n, PLAIT_FLOAT32, 0, &call);
+    case PLAIT_ALLTOALL:
+        return plait_alltoall(c, t->in, t->out, n, PLAIT_FLOAT32, &call);
+    default:
+        return plait_barrier(c, NULL);
+    }
+}
+
+/* Bytes of the largest buffer. */
+static size_t needed(const struct tune *t, enum plait_coll coll, size_t bytes)
+{
+    return plait_geometry_of(coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR ? bytes : bytes * t->nrank;
+}
+
+/* ---- Rank 0's order ---------------------------------------------------------------------------- */
+
+/* The model's choice and those close to it, or the names. `guess` becomes the model's time, if it is not known. */
+static enum plait_status find_candidates(const struct tune *t, enum plait_coll coll, size_t bytes,
+                                         const char *const *names, double *guess, struct order *o)
+{
+    struct plait_choice choice;
+    enum plait_status status = PLAIT_OK;
+
+    for (o->n = 0; names != NULL && names[o->n] != NULL; o->n++)
+        snprintf(o->algorithm[o->n], sizeof o->algorithm[0], "%s", names[o->n]);
+    if (names == NULL)
+        status = plait_comm_choose(t->comm, coll, bytes / sizeof(float), PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &choice);
+    if (names != NULL || status != PLAIT_OK || strcmp(choice.path, "eager") == 0)
+        return status;
+    snprintf(o->algorithm[o->n++], sizeof o->algorithm[0], "%s", choice.algorithm);
+    for (uint32_t i = 1; i < choice.ncandidate && o->n < TUNE_MOST; i++)
+        if (choice.candidate[i].predicted <= CLOSE * fmin(choice.candidate[0].predicted, choice.candidate[1].predicted))
+            snprintf(o->algorithm[o->n++], sizeof o->algorithm[0], "%s", choice.candidate[i].algorithm);
+    if (*guess <= 0 && choice.ncandidate > 0)
+        *guess = choice.candidate[0].predicted;
+    return status;
+}
+
+/* Is there time for this cell? If it is short, there may be for two candidates. */
+static void allow(const struct tune *t, double share, double guess, struct order *o)
+{
+    const double left = t->end - plait_clock(), most = fmin(PATIENCE * share * left, left);
+
+    o->seconds = fmax(share * left, 0);
+    while (o->n > 2 && guess * o->n * (2 + LEAST) > most)
+        o->n--;
+    if (o->n == 0 || guess * o->n * (2 + LEAST) > most)
+        o->seconds = 0;
+}
+
+/* ---- Measuring --------------------------------------------------------------------------------- */
+
+/* Seconds of each of n operations, back to back, on this rank. */
+static enum plait_status time_runs(const struct tune *t, enum plait_coll coll, size_t count, const char *algorithm,
+                                   uint32_t n, double *out)
+{
+    enum plait_status status = plait_barrier(t->comm, NULL);
+    const double begin = plait_clock();
+
+    for (uint32_t i = 0; i < n && status == PLAIT_OK; i++)
+        status = run(t, coll, count, algorithm);
+    *out = (plait_clock() - begin) / n;
+    return status;
+}
+
+/* Drop those that are far slower than the fastest, but not the first. */
+static void keep_close(struct order *o, double *once)
+{
+    double least = once[0];
+    uint32_t n = 1;
+
+    for (uint32_t c = 1; c < o->n; c++)
+        least = fmin(least, once[c]);
+    for (uint32_t c = 1; c < o->n; c++) {
+        if (once[c] > FAR * least)
+            continue;
+        memmove(o->algorithm[n], o->algorithm[c], sizeof o->algorithm[0]);
+        once[n++] = once[c];
+    }
+    o->n = n;
+}
+
+/* A candidate is better than the first one if its time is less in the median of the rounds, and beyond their spread. */
+static void decide(const struct order *o, uint32_t rounds, double (*seconds)[TUNE_MOST], struct tune_cell *out)
+{
+    double ratio[MOST], x[MOST], best = 1 - DECISIVE, second = INFINITY;
+
+    out->n = o->n;
+    memcpy(out->algorithm, o->algorithm, sizeof out->algorithm);
+    for (uint32_t c = 0; c < o->n; c++) {
+        for (uint32_t r = 0; r < rounds; r++) {
+            x[r] = seconds[r][c];
+            ratio[r] = seconds[r][c] / seconds[r][0];
+        }
+        out->seconds[c] = median_of(x, rounds);
+        const double median = median_of(ratio, rounds), spread = median - quartile_of(ratio, rounds);
+        if (c > 0 && rounds >= LEAST && median < best && 1 - median > spread) {
+            best = median;
+            out->best = c;
+        }
+    }
+    out->next = out->best;
+    for (uint32_t c = 0; c < o->n; c++)
+        if (c != out->best && out->seconds[c] < second) {
+            second = out->seconds[c];
+            out->next = c;
+        }
+}
+
+/* Make plans and buffers, then see how long each candidate takes. */
+static enum plait_status try_once(const struct tune *t, enum plait_coll coll, size_t count, struct order *o,
+                                  double *once)
+{
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t c = 0; c < o->n && status == PLAIT_OK; c++) {
+        status = time_runs(t, coll, count, o->algorithm[c], 1, &once[c]);
+        if (status == PLAIT_OK)
+            status = time_runs(t, coll, count, o->algorithm[c], 1, &once[c]);
+    }
+    if (status == PLAIT_OK)
+        status = tune_agree(t, once, o->n);
+    if (status == PLAIT_OK)
+        keep_close(o, once);
+    return status;
+}
+
+/* One round; seconds: [TUNE_MOST], in: what an operation takes so far, out: in this round, the slowest rank's. */
+static enum plait_status take_round(const struct tune *t, enum plait_coll coll, size_t count, const struct order *o,
+                                    uint32_t round, double *seconds)
+{
+    const double slot = fmin(ROUND, o->seconds / LEAST / (o->n + 1));
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t k = 0; k < o->n && status == PLAIT_OK; k++) {
+        const uint32_t c = (round + k) % o->n, most = round == 0 ? FIRST_RUNS : MOST_RUNS;
+        const uint32_t n = (uint32_t)fmin(fmax(slot / fmax(seconds[c], 1e-8), 1), most);
+        status = time_runs(t, coll, count, o->algorithm[c], n, &seconds[c]);
+    }
+    return status == PLAIT_OK ? tune_agree(t, seconds, o->n) : status;
+}
+
+/* Rounds until the time of the cell is over, on rank 0's clock. */
+static enum plait_status measure(const struct tune *t, enum plait_coll coll, size_t bytes, struct order *o,
+                                 struct tune_cell *out)
+{
+    const size_t count = bytes / sizeof(float);
+    const double begin = plait_clock();
+    double now[TUNE_MOST], seconds[MOST][TUNE_MOST], used = 0;
+    uint32_t rounds = 0;
+    enum plait_status status = try_once(t, coll, count, o, now);
+
+    while (status == PLAIT_OK && rounds < MOST && used < (rounds < LEAST ? PATIENCE : 1) * o->seconds) {
+        status = take_round(t, coll, count, o, rounds, now);
+        memcpy(seconds[rounds++], now, sizeof now);
+        used = t->rank == 0 ? plait_clock() - begin : 0;
+        if (status == PLAIT_OK)
+            status = tune_agree(t, &used, 1);
+    }
+    if (status != PLAIT_OK || rounds == 0)
+        return status;
+    out->bytes = bytes;
+    decide(o, rounds, seconds, out);
+    return PLAIT_OK;
+}
+
+enum plait_status tune_cell(struct tune *t, enum plait_coll coll, size_t bytes, const char *const *names, double share,
+                            double guess, struct tune_cell *out)
+{
+    struct order o = { 0 };
+    enum plait_status status = PLAIT_OK;
+
+    *out = (struct tune_cell){ 0 };
+    if (needed(t, coll, bytes) > t->room)
+        return PLAIT_OK;
+    if (t->rank == 0)
+        status = find_candidates(t, coll, bytes, names, &guess, &o);
+    if (t->rank == 0 && status == PLAIT_OK)
+        allow(t, share, guess, &o);
+    if (status == PLAIT_OK)
+        status = plait_broadcast(t->comm, &o, &o, sizeof o, PLAIT_UINT8, 0, NULL);
+    return status == PLAIT_OK && o.seconds > 0 ? measure(t, coll, bytes, &o, out) : status;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* plait-tune: one rank, from its comm to the rows. */
+#include "tune.h"
+
+#include "base/clock.h"
+#include "comm/comm.h"
+#include "units.h"
+
+#include <plait/topology.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MOST_ROOM  ((size_t)64 << 20) /* bytes of a buffer */
+#define LEAST_ROOM ((size_t)4 << 20)
+#define PART       8   /* all buffers of a host take at most a PARTth of its memory, each for sending and receiving */
+#define LATER      0.2 /* of the time is left for sizes between those of the cells */
+#define BISECTION  0.1 /* of the rest for each of those */
+
+enum plait_status tune_agree(const struct tune *t, double *x, uint32_t n)
+{
+    return plait_allreduce(t->comm, x, x, n, PLAIT_FLOAT64, PLAIT_MAX, NULL);
+}
+
+/* Number the hosts in the order of their first ranks, and count the ranks of each. */
+static enum plait_status find_hosts(struct tune *t)
+{
+    struct plait_peer_info one, other;
+    uint32_t n[2] = { UINT32_MAX, 0 }; /* least and most ranks of a host */
+
+    for (uint32_t r = 0; r < t->nrank; r++) {
+        uint32_t before = 0, same = 0;
+        enum plait_status status = plait_comm_peer(t->comm, r, &one);
+        t->host[r] = t->nhost;
+        for (uint32_t k = 0; k < t->nrank && status == PLAIT_OK; k++) {
+            status = plait_comm_peer(t->comm, k, &other);
+            if (other.node != one.node)
+                continue;
+            same++;
+            if (k < r && before++ == 0)
+                t->host[r] = t->host[k];
+        }
+        if (status != PLAIT_OK)
+            return status;
+        t->nhost += before == 0;
+        n[0] = same < n[0] ? same : n[0];
+        n[1] = same > n[1] ? same : n[1];
+    }
+    t->each = n[0] == n[1] ? n[0] : 0;
+    return PLAIT_OK;
+}
+
+static enum plait_status find_room(struct tune *t)
+{
+    struct plait_topology host;
+    enum plait_status status;
+
+    plait_topology_get(&host);
+    const uint32_t beside = t->each > 0 ? t->each : t->nrank;
+    double less = -(double)(host.memory / PART / 2 / beside); /* the least of all ranks' */
+    status = tune_agree(t, &less, 1);
+    if (status != PLAIT_OK)
+        return status;
+    t->room = (size_t)fmax(fmin(-less, (double)MOST_ROOM), (double)LEAST_ROOM);
+    status = plait_mem_alloc(t->room, &t->in);
+    return status == PLAIT_OK ? plait_mem_alloc(t->room, &t->out) : status;
+}
+
+static void show(const struct tune *t, size_t bytes)
+{
+    char size[UNITS_ROOM], hosts[32] = "";
+    const double all = t->end - t->begin, now = plait_clock();
+
+    if (t->rank > 0)
+        return;
+    if (t->nhost > 1)
+        snprintf(hosts, sizeof hosts, " on %u hosts", t->nhost);
+    printf("%u ranks%s%s: %s; %.0f %% of their time is over, %.0f s are left\n", t->nrank, hosts,
+           t->crowded ? ", more than processors" : "", bytes > 0 ? units_bytes(size, (double)bytes) : "sizes between",
+           fmin(100 * (now - t->begin) / all, 100), fmax(t->end - now, 0));
+    fflush(stdout);
+}
+
+/* Small sizes first: those of all collectives take less time than their share, which is left for the larger ones. */
+static enum plait_status measure_cells(struct tune *t, struct tune_cell (*cell)[TUNE_SIZES])
+{
+    const double all = (PLAIT_NCOLL - 1) * TUNE_SIZES, later = all * LATER;
+    enum plait_status status = PLAIT_OK;
+    uint32_t done = 0;
+
+    for (uint32_t k = 0; k < TUNE_SIZES; k++) {
+        show(t, TUNE_SIZE(k));
+        for (int coll = 0; coll < PLAIT_NCOLL && status == PLAIT_OK; coll++) {
+            const struct tune_cell *before = k > 0 ? &cell[coll][k - 1] : NULL;
+            if (coll == PLAIT_BARRIER)
+                continue;
+            const double guess = before != NULL && before->bytes > 0 ? 4 * before->seconds[before->best] : 0;
+            const double share = 1 / (all - done++ + later);
+            status = tune_cell(t, (enum plait_coll)coll, TUNE_SIZE(k), NULL, share, guess, &cell[coll][k]);
+        }
+    }
+    return status;
+}
+
+static enum plait_status measure_all(struct tune *t, bool first)
+{
+    struct tune_cell(*cell)[TUNE_SIZES] = calloc(PLAIT_NCOLL, sizeof *cell);
+    enum plait_status status = cell != NULL ? PLAIT_OK : PLAIT_ERR_NOMEM;
+
+    if (status == PLAIT_OK && first)
+        status = tune_links(t);
+    if (status == PLAIT_OK)
+        status = measure_cells(t, cell);
+    if (status == PLAIT_OK)
+        show(t, 0);
+    for (int coll = 0; coll < PLAIT_NCOLL && status == PLAIT_OK; coll++)
+        status = tune_rows(t, (enum plait_coll)coll, cell[coll], BISECTION);
+    free(cell);
+    return status;
+}
+
+enum plait_status tune_ranks(struct plait_comm *comm, double seconds, bool first, struct tune_results *out)
+{
+    struct tune t = { .comm = comm,
+                      .rank = plait_comm_rank(comm),
+                      .nrank = plait_comm_nrank(comm),
+                      .crowded = comm->oversubscribed,
+                      .begin = plait_clock(),
+                      .results = out };
+    enum plait_status status = PLAIT_ERR_NOMEM;
+
+    t.end = t.begin + seconds;
+    t.host = calloc(t.nrank, sizeof *t.host);
+    if (t.host != NULL)
+        status = find_hosts(&t);
+    if (status == PLAIT_OK)
+        status = find_room(&t);
+    if (status == PLAIT_OK)
+        status = measure_all(&t, first);
+    plait_mem_free(t.in);
+    plait_mem_free(t.out);
+    free(t.host);
+    return status;
+}
