@@ -49,6 +49,7 @@ SUBJECTS = {
     'staging_test.c': ['comm', 'engine', 'p2p'],
     'strangers_test.c': ['bootstrap'],
     'tcp_test.c': ['bootstrap', 'comm'],
+    'tune_test.c': ['machine'],
     'tuning_test.c': ['plugin'],
     'ucx_test.c': ['comm', 'plugin'],
     'wire.c': ['comm'],

@@ -76,7 +76,8 @@ static bool make_folders(void)
     return true;
 }
 
-static bool prepare_file(void)
+/* Can the file be written? Nothing is left behind. */
+static bool prepare_file(const struct tune_results *r)
 {
     if (output != NULL && strlen(output) >= sizeof path)
         return complain("--output: a name of at most %zu characters", sizeof path - 1);
@@ -85,7 +86,11 @@ static bool prepare_file(void)
     else
         plait_tuning_path(path);
     snprintf(beside, sizeof beside, "%s.new", path);
-    return make_folders() && file_possible("--output", beside);
+    if (!make_folders())
+        return false;
+    const bool ok = plait_tuning_save(&r->tuning, beside) == PLAIT_OK || complain("%s", plait_last_error());
+    unlink(beside);
+    return ok;
 }
 
 /* No signal ends this process between the two steps, so nothing is left beside the file. */
@@ -118,7 +123,8 @@ static void show_results(const struct tune_results *r)
                c->algorithm[c->best], units_seconds(a, c->seconds[c->best]), c->algorithm[0],
                units_seconds(b, c->seconds[0]), c->seconds[0] / c->seconds[c->best]);
     }
-    printf("\n%s\nLook at a choice: plait-info --explain allreduce 1M --ranks 4. docs/tuning.md: how to override it, and to ship "
+    printf("\n%s\nLook at a choice: plait-info --explain allreduce 1M --ranks 4. docs/tuning.md: how to override it, "
+           "and to ship "
            "the file.\n",
            output != NULL ? "Use it: set PLAIT_TUNING to this file, or copy it to /etc/plait/tuning.json."
                           : "It is used from now on by programs of this user; /etc/plait/tuning.json is all users'.");
@@ -145,24 +151,34 @@ static bool be_rank(const struct plait_comm_options *o, double time, bool first,
     return status == PLAIT_OK;
 }
 
-/* A child that was killed is the reason for the others' errors. Those end by themselves, as they notice. */
-static bool await(const pid_t *child, uint32_t n, const struct tune_results *r)
+static void end_ranks(const pid_t *child, uint32_t n)
 {
-    char how[128];
+    for (uint32_t i = 0; i < n; i++)
+        if (child[i] > 0)
+            kill(child[i], SIGKILL);
+}
+
+/* Wait for all. One that was killed is named, and the others are ended; after an error of a rank they end themselves. */
+static bool await(pid_t *child, uint32_t n, const struct tune_results *r)
+{
     bool ok = true, killed = false;
+    char how[128];
 
     for (uint32_t left = n; left > 0; left--) {
         int status;
+        uint32_t i = 0;
         const pid_t pid = wait(&status);
-        for (uint32_t i = 0; i < n && WIFSIGNALED(status) && !killed; i++)
-            if (child[i] == pid) {
-                child_end(status, how, sizeof how);
-                complain("rank %u of %u ended unexpectedly: %s", i, n, how);
-                killed = true;
-            }
-        ok &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        while (i + 1 < n && child[i] != pid)
+            i++;
+        child[i] = 0;
+        ok &= status == 0;
+        if (!WIFSIGNALED(status) || killed)
+            continue;
+        child_end(status, how, sizeof how);
+        killed = !complain("rank %u of %u ended unexpectedly: %s", i, n, how);
+        end_ranks(child, n);
     }
-    return ok || killed ? ok : complain("%s", r->error[0] != '\0' ? r->error : "a rank ended without a reason");
+    return ok || killed ? ok : complain("%s", r->error);
 }
 
 static bool start_ranks(uint32_t n, double time, bool first, struct tune_results *r)
@@ -180,8 +196,7 @@ static bool start_ranks(uint32_t n, double time, bool first, struct tune_results
         child[o.rank] = child_fork(SIGKILL);
         if (child[o.rank] < 0) {
             complain("cannot start rank %u of %u: %s", o.rank, n, strerror(errno));
-            for (uint32_t i = 0; i < o.rank; i++)
-                kill(child[i], SIGKILL);
+            end_ranks(child, o.rank);
             return false;
         }
         if (child[o.rank] == 0) {
@@ -248,7 +263,7 @@ static int run_launched(const struct plait_launch *l, struct tune_results *r)
 
     if (nrank > 0 && nrank != l->nrank)
         return complain("--ranks %u: %s has started %u; leave it out", nrank, l->launcher, l->nrank), USAGE;
-    if (l->rank == 0 && !prepare_file())
+    if (l->rank == 0 && !prepare_file(r))
         return USAGE;
     o.rank = l->rank;
     o.nrank = l->nrank;
@@ -272,7 +287,7 @@ static int run(struct tune_results *r)
         status = run_launched(&launch, r);
     } else {
         seconds = seconds > 0 ? seconds : ONE_HOST;
-        status = !prepare_file() ? USAGE : run_here(r) && write_file(r) ? 0 : FAILED;
+        status = !prepare_file(r) ? USAGE : run_here(r) && write_file(r) ? 0 : FAILED;
     }
     if (status == 0 && launch.rank == 0)
         show_results(r);

@@ -3,6 +3,7 @@
 #include "tune.h"
 
 #include "base/clock.h"
+#include "comm/comm.h"
 #include "stats.h"
 
 #include <plait/comm.h>
@@ -64,6 +65,40 @@ static size_t needed(const struct tune *t, enum plait_coll coll, size_t bytes)
 
 /* ---- Rank 0's order ---------------------------------------------------------------------------- */
 
+/* Has an algorithm the same plan as another one, on every rank? Two ranks' binomial tree is the direct plan. */
+static bool are_equal(const struct tune *t, enum plait_coll coll, const char *a, const char *b)
+{
+    const struct plait_comm *c = t->comm;
+    const struct plait_shape shape = {
+        .coll = coll, .nrank = t->nrank, .node = c->node, .nlevel = c->nlevel, .level = c->level
+    };
+    const char *const names[] = { a, b };
+    bool equal = true;
+
+    for (uint32_t r = 0; r < t->nrank && equal; r++) {
+        struct plait_plan *plan[2] = { NULL, NULL };
+        for (int k = 0; k < 2; k++) {
+            struct plait_shape s = shape;
+            const struct plait_alg *alg;
+            if (plait_alg_find(plait_algs, names[k], &s, &alg) == PLAIT_OK)
+                (void)plait_plan_emit(alg, &s, r, &plan[k]);
+        }
+        equal = plan[0] != NULL && plan[1] != NULL && plan[0]->bytes == plan[1]->bytes &&
+                memcmp(plan[0], plan[1], plan[0]->bytes) == 0;
+        plait_plan_destroy(plan[0]);
+        plait_plan_destroy(plan[1]);
+    }
+    return equal;
+}
+
+static void add_candidate(const struct tune *t, enum plait_coll coll, const char *name, struct order *o)
+{
+    for (uint32_t i = 0; i < o->n; i++)
+        if (are_equal(t, coll, o->algorithm[i], name))
+            return;
+    snprintf(o->algorithm[o->n++], sizeof o->algorithm[0], "%s", name);
+}
+
 /* The model's choice and those close to it, or the names. `guess` becomes the model's time, if it is not known. */
 static enum plait_status find_candidates(const struct tune *t, enum plait_coll coll, size_t bytes,
                                          const char *const *names, double *guess, struct order *o)
@@ -80,7 +115,7 @@ static enum plait_status find_candidates(const struct tune *t, enum plait_coll c
     snprintf(o->algorithm[o->n++], sizeof o->algorithm[0], "%s", choice.algorithm);
     for (uint32_t i = 1; i < choice.ncandidate && o->n < TUNE_MOST; i++)
         if (choice.candidate[i].predicted <= CLOSE * fmin(choice.candidate[0].predicted, choice.candidate[1].predicted))
-            snprintf(o->algorithm[o->n++], sizeof o->algorithm[0], "%s", choice.candidate[i].algorithm);
+            add_candidate(t, coll, choice.candidate[i].algorithm, o);
     if (*guess <= 0 && choice.ncandidate > 0)
         *guess = choice.candidate[0].predicted;
     return status;

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* plait-tune: its file fits the machine and the library; what ends it leaves no file. */
+#include "child.h"
+#include "folder.h"
+#include "until.h"
+
+#include "machine/tuned.h"
+
+#include <string.h>
+
+static char said[4096]; /* on standard error */
+
+static _Noreturn void become(const char *seconds, const char *output, const char *more)
+{
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    execl(TUNE, "plait-tune", "--ranks", "2", "--seconds", seconds, "--output", output, more, (char *)NULL);
+    _exit(126);
+}
+
+static void tune_shortly(void)
+{
+    become("2", in_folder("made/here/t.json"), NULL);
+}
+
+static void tune_into_no_folder(void)
+{
+    folder_write("file", "", 1);
+    become("2", in_folder("file/t.json"), NULL);
+}
+
+static void tune_wrongly(void)
+{
+    become("2", in_folder("t.json"), "--rounds=3");
+}
+
+static void tune_with_an_argument(void)
+{
+    become("2", in_folder("t.json"), "all");
+}
+
+static void tune_at_length(void)
+{
+    become("60", in_folder("t.json"), NULL);
+}
+
+static void assert_said(const char *text)
+{
+    if (strstr(said, text) == NULL)
+        fail_msg("'%s' is not in: %s", text, said);
+}
+
+static void assert_no_files(void)
+{
+    assert_int_not_equal(access(in_folder("t.json"), F_OK), 0);
+    assert_int_not_equal(access(in_folder("t.json.new"), F_OK), 0);
+}
+
+/* A row is of two ranks of one host, its algorithms fit them, and the model's first row begins at 0. */
+static void assert_fits(const struct plait_tuned_choice *row)
+{
+    const char *const specs[] = { row->algorithm, row->next };
+
+    assert_true(row->hosts == 1 && row->ranks_per_host == 2 && row->memory == PLAIT_MEMORY_HOST && row->ns > 0);
+    assert_int_not_equal(row->coll, PLAIT_BARRIER);
+    assert_true(row->from <= 16 << 20);
+    for (int k = 0; k < 2; k++) {
+        struct plait_shape shape = { .coll = row->coll, .nrank = 2 };
+        const struct plait_alg *alg;
+        if (k == 0 || specs[k][0] != '\0')
+            assert_int_equal(plait_alg_find(plait_algs, specs[k], &shape, &alg), PLAIT_OK);
+    }
+    assert_string_not_equal(row->algorithm, row->next);
+}
+
+static void the_file_fits_this_machine_and_library(void **state)
+{
+    struct plait_tuning t, here;
+
+    if (child_run(tune_shortly, said, sizeof said) != 0)
+        fail_msg("plait-tune failed: %s", said);
+    assert_said(in_folder("made/here/t.json"));
+    assert_int_not_equal(access(in_folder("made/here/t.json.new"), F_OK), 0);
+    assert_int_equal(plait_tuning_load(in_folder("made/here/t.json"), &t), PLAIT_OK);
+    plait_tuning_describe(&here);
+    assert_int_equal(t.fingerprint, here.fingerprint);
+    assert_string_equal(t.version, here.version);
+    assert_true(t.link[PLAIT_LINK_RANKS].bandwidth > 0);
+    assert_int_equal(t.link[PLAIT_LINK_HOSTS].bandwidth, 0);
+    assert_true(t.nrow > 0);
+    for (size_t i = 0; i < t.nrow; i++) {
+        assert_fits(&t.rows[i]);
+        if (i > 0 && t.rows[i].from > 0) /* neighbours with one winner are one row */
+            assert_string_not_equal(t.rows[i].algorithm, t.rows[i - 1].algorithm);
+    }
+    plait_tuning_finish(&t);
+}
+
+static void a_folder_that_cannot_be_made_is_an_error_at_once(void **state)
+{
+    assert_int_equal(child_run(tune_into_no_folder, said, sizeof said), 2);
+    assert_said(in_folder("file"));
+    assert_null(strstr(said, "ranks:"));
+}
+
+static void wrong_arguments_are_errors(void **state)
+{
+    assert_int_equal(child_run(tune_wrongly, said, sizeof said), 2);
+    assert_said("--rounds");
+    assert_int_equal(child_run(tune_with_an_argument, said, sizeof said), 2);
+    assert_said("'all'");
+    assert_no_files();
+}
+
+static pid_t tuner, rank_1; /* found[1] of plait-tune's children */
+
+static bool ranks_are_there(void)
+{
+    char path[64];
+    int first = 0, second = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)tuner, (int)tuner);
+    FILE *f = fopen(path, "re");
+    const bool found = f != NULL && fscanf(f, "%d %d", &first, &second) == 2;
+    if (f != NULL)
+        fclose(f);
+    rank_1 = second;
+    return found;
+}
+
+static void start_at_length(FILE *err)
+{
+    tuner = child_fork();
+    if (tuner == 0) {
+        dup2(fileno(err), STDERR_FILENO);
+        tune_at_length();
+    }
+    assert_true(comes_true(ranks_are_there(), 30));
+}
+
+static void a_dead_rank_is_named(void **state)
+{
+    FILE *err = tmpfile();
+
+    start_at_length(err);
+    assert_int_equal(kill(rank_1, SIGKILL), 0);
+    assert_int_equal(child_end(tuner), 1);
+    rewind(err);
+    said[fread(said, 1, sizeof said - 1, err)] = '\0';
+    fclose(err);
+    assert_said("rank 1 of 2 ended unexpectedly: killed by signal 9");
+    assert_no_files();
+}
+
+static void an_interrupt_leaves_no_file(void **state)
+{
+    FILE *err = tmpfile();
+
+    start_at_length(err);
+    assert_int_equal(kill(tuner, SIGINT), 0);
+    assert_int_equal(child_end(tuner), -SIGINT);
+    fclose(err);
+    assert_true(comes_true(kill(rank_1, 0) != 0, 30));
+    assert_no_files();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_file_fits_this_machine_and_library),
+        cmocka_unit_test(a_folder_that_cannot_be_made_is_an_error_at_once),
+        cmocka_unit_test(wrong_arguments_are_errors),
+        cmocka_unit_test(a_dead_rank_is_named),
+        cmocka_unit_test(an_interrupt_leaves_no_file),
+    };
+    return cmocka_run_group_tests_name("tune", tests, folder_make, folder_remove);
+}
