@@ -18,7 +18,7 @@ import subprocess
 import sys
 
 source, build = (pathlib.Path(p).resolve() for p in sys.argv[1:])
-OURS = ('plait-info', 'plait-plan', 'plait-perf', 'plait-hosts', 'plait-train')
+OURS = ('plait-info', 'plait-plan', 'plait-perf', 'plait-hosts', 'plait-train', 'plait-tune')
 PROGRAMS = ('srun', 'torchrun', 'ulimit', 'export', 'nvidia-smi', 'nvidia-cuda-mps-control', 'ucx_info', 'kubectl')
 # What stands for what a user has.
 PLACES = [('/data/imagenet --model resnet50 --batch 1024', 'images --model resnet20 --batch 8'),
@@ -92,6 +92,8 @@ def shorter(command):
         return command + ' -n 1 --rounds 1' + (' --bytes 64K --compute-ms 1' if 'elastic' in command else '')
     if re.search(r'\bplait-perf\b', command) and '--cut' not in command:
         return command + ' -n 1 -w 0 --rounds 1' + ('' if '--tensors' in command else ' -b 1K -e 16K -f 16')
+    if 'plait-tune' in command:
+        return command + ' --seconds 2'
     if 'plait-train make-data' in command:
         return command + ' --classes 2 --train-images 16 --val-images 4'
     if re.search(r'plait-train (?!plot|--)', command):

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plait-tune: options, ranks, and the file. */
+/* plait-tune: options and ranks. */
 #include "tune.h"
 
 #include "child.h"
@@ -7,7 +7,6 @@
 #include "message.h"
 #include "option.h"
 #include "program.h"
-#include "units.h"
 
 #include <plait/comm.h>
 #include <plait/config.h>
@@ -20,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,7 +32,6 @@
 static uint32_t nrank;
 static double seconds;
 static const char *output;
-static char path[PLAIT_TUNING_PATH], beside[PLAIT_TUNING_PATH + 16]; /* the file, and what becomes it */
 
 static const struct option options[] = {
     OPTION_TO(COUNT, "ranks", "N", &nrank,
@@ -59,76 +56,6 @@ static const struct option_table table = {
     "\ndocs/tuning.md says what is measured, and how to look at the choices and to override them.\n", options,
     sizeof options / sizeof *options, sizeof *options
 };
-
-/* ---- The file ---------------------------------------------------------------------------------- */
-
-static bool make_folders(void)
-{
-    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        const bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
-        if (!made)
-            complain("--output: cannot make the folder %s: %s", path, strerror(errno));
-        *slash = '/';
-        if (!made)
-            return false;
-    }
-    return true;
-}
-
-/* Can the file be written? Nothing is left behind. */
-static bool prepare_file(const struct tune_results *r)
-{
-    if (output != NULL && strlen(output) >= sizeof path)
-        return complain("--output: a name of at most %zu characters", sizeof path - 1);
-    if (output != NULL)
-        strcpy(path, output);
-    else
-        plait_tuning_path(path);
-    snprintf(beside, sizeof beside, "%s.new", path);
-    if (!make_folders())
-        return false;
-    const bool ok = plait_tuning_save(&r->tuning, beside) == PLAIT_OK || complain("%s", plait_last_error());
-    unlink(beside);
-    return ok;
-}
-
-/* No signal ends this process between the two steps, so nothing is left beside the file. */
-static bool write_file(struct tune_results *r)
-{
-    sigset_t all, before;
-
-    sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, &before);
-    r->tuning.rows = r->row;
-    bool ok = plait_tuning_save(&r->tuning, beside) == PLAIT_OK || complain("%s", plait_last_error());
-    if (ok && rename(beside, path) != 0)
-        ok = complain("%s: %s", path, strerror(errno));
-    if (!ok)
-        unlink(beside);
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    return ok;
-}
-
-static void show_results(const struct tune_results *r)
-{
-    char size[UNITS_ROOM], a[UNITS_ROOM], b[UNITS_ROOM];
-
-    printf("\n%s: %zu rows from %u measured cells; in %u of them the choice is not the model's%s\n", path,
-           r->tuning.nrow, r->ncell, r->nchanged, r->nchanged > 0 ? ":" : "");
-    for (int k = 0; k < TUNE_SHOWN && r->gain[k].cell.n > 0; k++) {
-        const struct tune_cell *c = &r->gain[k].cell;
-        printf("  %-14s %3u ranks %8s: %s takes %s, %s takes %s (%.2f times as long)\n",
-               plait_coll_name(r->gain[k].coll), r->gain[k].nrank, units_bytes(size, (double)c->bytes),
-               c->algorithm[c->best], units_seconds(a, c->seconds[c->best]), c->algorithm[0],
-               units_seconds(b, c->seconds[0]), c->seconds[0] / c->seconds[c->best]);
-    }
-    printf("\n%s\nLook at a choice: plait-info --explain allreduce 1M --ranks 4. docs/tuning.md: how to override it, "
-           "and to ship "
-           "the file.\n",
-           output != NULL ? "Use it: set PLAIT_TUNING to this file, or copy it to /etc/plait/tuning.json."
-                          : "It is used from now on by programs of this user; /etc/plait/tuning.json is all users'.");
-}
 
 /* ---- Ranks ------------------------------------------------------------------------------------- */
 
@@ -158,7 +85,10 @@ static void end_ranks(const pid_t *child, uint32_t n)
             kill(child[i], SIGKILL);
 }
 
-/* Wait for all. One that was killed is named, and the others are ended; after an error of a rank they end themselves. */
+/*
+ * Wait for all. The first one that was killed is named, and the others are ended. After an error that a rank returns,
+ * the others return one, too.
+ */
 static bool await(pid_t *child, uint32_t n, const struct tune_results *r)
 {
     bool ok = true, killed = false;
@@ -241,7 +171,10 @@ static bool run_here(struct tune_results *r)
 
 /* ---- The program ------------------------------------------------------------------------------- */
 
-/* Measure without what was measured or forced before. Plug-ins lie as beside libplait, which is part of this program. */
+/*
+ * Measure without what was measured or forced before. libplait is a part of this program, which would look for plug-ins
+ * beside itself.
+ */
 static void set_settings(void)
 {
     char own[1024], folder[1200];
@@ -263,7 +196,7 @@ static int run_launched(const struct plait_launch *l, struct tune_results *r)
 
     if (nrank > 0 && nrank != l->nrank)
         return complain("--ranks %u: %s has started %u; leave it out", nrank, l->launcher, l->nrank), USAGE;
-    if (l->rank == 0 && !prepare_file(r))
+    if (l->rank == 0 && !tune_prepare(output, r))
         return USAGE;
     o.rank = l->rank;
     o.nrank = l->nrank;
@@ -272,7 +205,7 @@ static int run_launched(const struct plait_launch *l, struct tune_results *r)
     message_hide(l->rank > 1); /* rank 1 speaks, too, since rank 0 may have died */
     if (!be_rank(&o, seconds > 0 ? seconds : HOSTS, true, r))
         return complain("%s", r->error), FAILED;
-    return l->rank > 0 || write_file(r) ? 0 : FAILED;
+    return l->rank > 0 || tune_write(r) ? 0 : FAILED;
 }
 
 static int run(struct tune_results *r)
@@ -287,10 +220,10 @@ static int run(struct tune_results *r)
         status = run_launched(&launch, r);
     } else {
         seconds = seconds > 0 ? seconds : ONE_HOST;
-        status = !prepare_file(r) ? USAGE : run_here(r) && write_file(r) ? 0 : FAILED;
+        status = !tune_prepare(output, r) ? USAGE : run_here(r) && tune_write(r) ? 0 : FAILED;
     }
     if (status == 0 && launch.rank == 0)
-        show_results(r);
+        tune_show(r);
     return status;
 }
 

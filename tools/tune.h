@@ -78,4 +78,18 @@ enum plait_status tune_cell(struct tune *t, enum plait_coll coll, size_t bytes, 
 /* Add the rows of a collective, of which cell[TUNE_SIZES] were measured. share: as above, for sizes between them. */
 enum plait_status tune_rows(struct tune *t, enum plait_coll coll, const struct tune_cell *cell, double share);
 
+/*
+ * Can the file be written? Makes its folder.
+ *
+ * output  NULL: where the library finds it
+ * Returns false after a message.
+ */
+bool tune_prepare(const char *output, const struct tune_results *r);
+
+/* Write the file that was prepared. Returns false after a message. */
+bool tune_write(struct tune_results *r);
+
+/* Print where the file is, and where choices changed most. */
+void tune_show(const struct tune_results *r);
+
 #endif

@@ -16,7 +16,7 @@
 #define FAR        3.0  /* one that takes so many times what the fastest takes is not measured further */
 #define DECISIVE   0.03 /* of the time; smaller differences decide nothing */
 #define ROUND      4e-3 /* seconds of a candidate in a round */
-#define MOST       9    /* rounds */
+#define MOST       15   /* rounds */
 #define LEAST      3
 #define MOST_RUNS  2000 /* operations in a round */
 #define FIRST_RUNS 50   /* in the first: one operation says little about the time of others */
@@ -165,21 +165,24 @@ static void keep_close(struct order *o, double *once)
     o->n = n;
 }
 
-/* A candidate is better than the first one if its time is less in the median of the rounds, and beyond their spread. */
+/*
+ * A candidate is better than the first one if it is faster by more than DECISIVE in the median of the rounds, and
+ * faster at all in three quarters of them.
+ */
 static void decide(const struct order *o, uint32_t rounds, double (*seconds)[TUNE_MOST], struct tune_cell *out)
 {
-    double ratio[MOST], x[MOST], best = 1 - DECISIVE, second = INFINITY;
+    double faster[MOST], x[MOST], best = 1 / (1 - DECISIVE), second = INFINITY;
 
     out->n = o->n;
     memcpy(out->algorithm, o->algorithm, sizeof out->algorithm);
     for (uint32_t c = 0; c < o->n; c++) {
         for (uint32_t r = 0; r < rounds; r++) {
             x[r] = seconds[r][c];
-            ratio[r] = seconds[r][c] / seconds[r][0];
+            faster[r] = seconds[r][0] / seconds[r][c];
         }
         out->seconds[c] = median_of(x, rounds);
-        const double median = median_of(ratio, rounds), spread = median - quartile_of(ratio, rounds);
-        if (c > 0 && rounds >= LEAST && median < best && 1 - median > spread) {
+        const double median = median_of(faster, rounds);
+        if (c > 0 && rounds >= LEAST && median > best && quartile_of(faster, rounds) > 1) {
             best = median;
             out->best = c;
         }

@@ -56,7 +56,7 @@ static enum plait_status find_crossing(struct tune *t, enum plait_coll coll, con
         if (status == PLAIT_OK && middle.bytes > 0)
             *(strcmp(winner(&middle), names[1]) == 0 ? &to : &from) = between;
     }
-    *out = (size_t)sqrt((double)from * (double)to);
+    *out = (size_t)sqrt((double)from * (double)to) / 1024 * 1024;
     return status;
 }
 
