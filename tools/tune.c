@@ -71,6 +71,8 @@ static bool be_rank(const struct plait_comm_options *o, double time, bool first,
     enum plait_status status = plait_comm_create(o, &comm);
 
     if (status == PLAIT_OK)
+        status = tune_calibrate(&comm);
+    if (status == PLAIT_OK)
         status = tune_ranks(comm, time, first, r);
     if (status != PLAIT_OK)
         keep_error(r);
@@ -194,6 +196,7 @@ static int run_launched(const struct plait_launch *l, struct tune_results *r)
 {
     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
 
+    message_hide(l->rank > 0);
     if (nrank > 0 && nrank != l->nrank)
         return complain("--ranks %u: %s has started %u; leave it out", nrank, l->launcher, l->nrank), USAGE;
     if (l->rank == 0 && !tune_prepare(output, r))

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plait-tune: links between ranks and between hosts, and the speeds that the library has timed. */
+/* plait-tune: links between ranks, hosts and racks, and the speeds that the library has timed. */
 #include "tune.h"
 
 #include "base/clock.h"
-#include "comm/copy_mode.h"
+#include "comm/comm.h"
 
 #include <plait/comm.h>
 #include <plait/group.h>
 #include <plait/message.h>
 
 #include <math.h>
+#include <string.h>
 
 #define SMALL   64                /* bytes of a message whose latency counts */
 #define LARGE   ((size_t)4 << 20) /* and of one whose bandwidth counts */
@@ -59,24 +60,31 @@ static enum plait_status time_small(const struct tune *t, uint32_t a, uint32_t b
     return status == PLAIT_OK ? tune_agree(t, out, 1) : status;
 }
 
-/* Seconds of a large message to one rank and from another at once, the slowest rank's. to NO_RANK: this rank waits. */
+/* NO_RANK: this rank does not send, or does not receive. */
+static enum plait_status exchange_large(const struct tune *t, uint32_t to, uint32_t from)
+{
+    enum plait_status status = plait_group_start();
+
+    if (from != NO_RANK && status == PLAIT_OK)
+        status = plait_recv(t->comm, t->out, LARGE, PLAIT_UINT8, from, NULL);
+    if (to != NO_RANK && status == PLAIT_OK)
+        status = plait_send(t->comm, t->in, LARGE, PLAIT_UINT8, to, NULL);
+    const enum plait_status end = plait_group_end();
+    return status == PLAIT_OK ? end : status;
+}
+
+/* The least seconds of such an exchange by all ranks at once, the slowest rank's. */
 static enum plait_status time_large(const struct tune *t, uint32_t to, uint32_t from, double *out)
 {
     enum plait_status status = PLAIT_OK;
     double least = INFINITY;
 
     for (int i = 0; i < LARGEST && status == PLAIT_OK; i++) {
-        double took = 0;
         status = plait_barrier(t->comm, NULL);
         const double begin = plait_clock();
-        if (to != NO_RANK && status == PLAIT_OK && (status = plait_group_start()) == PLAIT_OK) {
-            status = plait_recv(t->comm, t->out, LARGE, PLAIT_UINT8, from, NULL);
-            if (status == PLAIT_OK)
-                status = plait_send(t->comm, t->in, LARGE, PLAIT_UINT8, to, NULL);
-            const enum plait_status end = plait_group_end();
-            status = status == PLAIT_OK ? end : status;
-            took = plait_clock() - begin;
-        }
+        if (status == PLAIT_OK)
+            status = exchange_large(t, to, from);
+        double took = plait_clock() - begin;
         if (status == PLAIT_OK)
             status = tune_agree(t, &took, 1);
         least = fmin(least, took);
@@ -111,6 +119,8 @@ static enum plait_status time_link(struct tune *t, uint32_t a, uint32_t b, uint3
     return PLAIT_OK;
 }
 
+/* ---- Hosts ------------------------------------------------------------------------------------- */
+
 /* The first rank of a host; NO_RANK: there is no such host. */
 static uint32_t first_of(const struct tune *t, uint32_t host)
 {
@@ -127,6 +137,67 @@ static uint32_t beside_rank_0(const struct tune *t)
         if (t->host[r] == t->host[0])
             return r;
     return NO_RANK;
+}
+
+/* By the comm's level, which it has if its ranks are in several racks (PLAIT_RACK); else 0. */
+static uint32_t rack_of(const struct tune *t, uint32_t host)
+{
+    const struct plait_comm *c = t->comm;
+
+    for (uint32_t l = 0; l < c->nlevel; l++)
+        if (strcmp(c->level_names[l], "rack") == 0)
+            return c->level[l * t->nrank + first_of(t, host)];
+    return 0;
+}
+
+/* How many hosts of its rack come before it. */
+static uint32_t place_of(const struct tune *t, uint32_t host)
+{
+    uint32_t n = 0;
+
+    for (uint32_t h = 0; h < host; h++)
+        n += rack_of(t, h) == rack_of(t, host);
+    return n;
+}
+
+/*
+ * The host to which a host sends when all do: the next one of its rack, or of the same place in the next one of the
+ * other racks. NO_RANK: there is none. Each is the next one of at most one.
+ */
+static uint32_t next_of(const struct tune *t, uint32_t host, bool across)
+{
+    const uint32_t rack = rack_of(t, host);
+    uint32_t next = NO_RANK, beyond = UINT32_MAX, least = UINT32_MAX; /* racks: the next number, the least number */
+
+    for (uint32_t i = 1; i < t->nhost && !across && next == NO_RANK; i++)
+        if (rack_of(t, (host + i) % t->nhost) == rack)
+            next = (host + i) % t->nhost;
+    for (uint32_t h = 0; h < t->nhost && across; h++) {
+        const uint32_t other = rack_of(t, h);
+        least = other < least ? other : least;
+        beyond = other > rack && other < beyond ? other : beyond;
+    }
+    const uint32_t to = beyond < UINT32_MAX ? beyond : least;
+    for (uint32_t h = 0; h < t->nhost && across && to != rack; h++)
+        if (rack_of(t, h) == to && place_of(t, h) == place_of(t, host))
+            next = h;
+    return next;
+}
+
+/* The link between hosts of a rack, or of different racks; all zero: there are none. */
+static enum plait_status time_hosts(struct tune *t, bool across, struct plait_tuned_link *out)
+{
+    const uint32_t mine = t->host[t->rank], far = next_of(t, t->host[0], across);
+    uint32_t to = NO_RANK, from = NO_RANK;
+
+    for (uint32_t h = 0; h < t->nhost && first_of(t, mine) == t->rank; h++) {
+        const uint32_t next = next_of(t, h, across);
+        if (h == mine && next != NO_RANK)
+            to = first_of(t, next);
+        if (next == mine)
+            from = first_of(t, h);
+    }
+    return far == NO_RANK ? PLAIT_OK : time_link(t, 0, first_of(t, far), to, from, out);
 }
 
 /* What the calibration of this process's first comm has found. */
@@ -148,24 +219,21 @@ static void take_copies(struct plait_tuning *out)
 
 enum plait_status tune_links(struct tune *t)
 {
-    struct plait_tuning *out = &t->results->tuning;
-    struct plait_tuned_link ranks = { 0 }, hosts = { 0 };
-    const uint32_t beside = beside_rank_0(t), mine = t->host[t->rank];
-    const bool first = first_of(t, mine) == t->rank;
+    struct plait_tuned_link link[PLAIT_NLINK] = { { 0 } };
+    const uint32_t beside = beside_rank_0(t);
     enum plait_status status = PLAIT_OK;
 
     if (beside != NO_RANK) {
         const uint32_t other = t->rank == 0 ? beside : t->rank == beside ? 0 : NO_RANK;
-        status = time_link(t, 0, beside, other, other, &ranks);
+        status = time_link(t, 0, beside, other, other, &link[PLAIT_LINK_RANKS]);
     }
-    if (t->nhost > 1 && status == PLAIT_OK) {
-        const uint32_t to = first ? first_of(t, (mine + 1) % t->nhost) : NO_RANK;
-        status = time_link(t, 0, first_of(t, 1), to, first_of(t, (mine + t->nhost - 1) % t->nhost), &hosts);
-    }
+    if (status == PLAIT_OK)
+        status = time_hosts(t, false, &link[PLAIT_LINK_HOSTS]);
+    if (status == PLAIT_OK)
+        status = time_hosts(t, true, &link[PLAIT_LINK_RACKS]);
     if (t->rank == 0 && status == PLAIT_OK) {
-        out->link[PLAIT_LINK_RANKS] = ranks;
-        out->link[PLAIT_LINK_HOSTS] = hosts;
-        take_copies(out);
+        memcpy(t->results->tuning.link, link, sizeof link);
+        take_copies(&t->results->tuning);
     }
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "comm/comm.h"
+#include "message.h"
 #include "units.h"
 
 #include <plait/topology.h>
@@ -16,6 +17,7 @@
 #define LEAST_ROOM ((size_t)4 << 20)
 #define PART       8   /* all buffers of a host take at most a PARTth of its memory, each for sending and receiving */
 #define LATER      0.2 /* of the time is left for sizes between those of the cells */
+#define TRIES      20  /* of the calibration, which fails while other programs have the processors */
 #define BISECTION  0.1 /* of the rest for each of those */
 
 enum plait_status tune_agree(const struct tune *t, double *x, uint32_t n)
@@ -49,6 +51,19 @@ static enum plait_status find_hosts(struct tune *t)
     }
     t->each = n[0] == n[1] ? n[0] : 0;
     return PLAIT_OK;
+}
+
+/* The file is of the kind of rank 0's host. */
+static enum plait_status compare_hosts(const struct tune *t)
+{
+    const uint64_t print = t->results->tuning.fingerprint;
+    const double half[] = { (double)(uint32_t)print, (double)(uint32_t)(print >> 32) };
+    double x[] = { half[0], half[1], -half[0], -half[1] };
+    const enum plait_status status = tune_agree(t, x, 4);
+
+    if (status == PLAIT_OK && t->rank == 0 && (x[0] != -x[2] || x[1] != -x[3]))
+        remark("the hosts are of different kinds; the file will be refused on those unlike rank 0's");
+    return status;
 }
 
 static enum plait_status find_room(struct tune *t)
@@ -120,6 +135,26 @@ static enum plait_status measure_all(struct tune *t, bool first)
     return status;
 }
 
+enum plait_status tune_calibrate(struct plait_comm **comm)
+{
+    enum plait_status status = PLAIT_OK;
+
+    for (int i = 0; i < TRIES && status == PLAIT_OK; i++) {
+        const struct plait_comm *c = *comm;
+        struct plait_comm *again = NULL;
+        double missing = plait_comm_rank(c) == 0 && !c->copies.calibrated && c->nprocess > 0;
+        status = plait_allreduce(*comm, &missing, &missing, 1, PLAIT_FLOAT64, PLAIT_MAX, NULL);
+        if (status != PLAIT_OK || missing == 0)
+            break;
+        status = plait_comm_duplicate(*comm, NULL, &again);
+        if (status == PLAIT_OK) {
+            plait_comm_destroy(*comm);
+            *comm = again;
+        }
+    }
+    return status;
+}
+
 enum plait_status tune_ranks(struct plait_comm *comm, double seconds, bool first, struct tune_results *out)
 {
     struct tune t = { .comm = comm,
@@ -134,6 +169,8 @@ enum plait_status tune_ranks(struct plait_comm *comm, double seconds, bool first
     t.host = calloc(t.nrank, sizeof *t.host);
     if (t.host != NULL)
         status = find_hosts(&t);
+    if (status == PLAIT_OK)
+        status = compare_hosts(&t);
     if (status == PLAIT_OK)
         status = find_room(&t);
     if (status == PLAIT_OK)
