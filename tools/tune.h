@@ -53,7 +53,7 @@ struct tune {
     bool crowded;         /* more ranks than processors */
     void *in, *out;
     size_t room;                  /* bytes of each */
-    double begin, end;            /* on rank 0's clock */
+    double begin, end, until;     /* on rank 0's clock; until: no cell is begun that takes longer */
     struct tune_results *results; /* rank 0 fills it */
 };
 

@@ -124,7 +124,7 @@ static enum plait_status find_candidates(const struct tune *t, enum plait_coll c
 /* Is there time for this cell? If it is short, there may be for two candidates. */
 static void allow(const struct tune *t, double share, double guess, struct order *o)
 {
-    const double left = t->end - plait_clock(), most = fmin(PATIENCE * share * left, left);
+    const double left = t->until - plait_clock(), most = fmin(PATIENCE * share * left, left);
 
     o->seconds = fmax(share * left, 0);
     while (o->n > 2 && guess * o->n * (2 + LEAST) > most)

@@ -15,7 +15,7 @@
 #define SMALL   64                /* bytes of a message whose latency counts */
 #define LARGE   ((size_t)4 << 20) /* and of one whose bandwidth counts */
 #define BURST   16
-#define ROUNDS  20
+#define ROUNDS  200
 #define LARGEST 8 /* rounds of large messages */
 #define NO_RANK UINT32_MAX
 #define NS      1e9
@@ -184,11 +184,14 @@ static uint32_t next_of(const struct tune *t, uint32_t host, bool across)
     return next;
 }
 
-/* The link between hosts of a rack, or of different racks; all zero: there are none. */
+/*
+ * The link between hosts of a rack, or between racks, with the bandwidth that a rack's hosts have together; all zero:
+ * there is none.
+ */
 static enum plait_status time_hosts(struct tune *t, bool across, struct plait_tuned_link *out)
 {
     const uint32_t mine = t->host[t->rank], far = next_of(t, t->host[0], across);
-    uint32_t to = NO_RANK, from = NO_RANK;
+    uint32_t to = NO_RANK, from = NO_RANK, beside = 1; /* hosts that send from rank 0's rack */
 
     for (uint32_t h = 0; h < t->nhost && first_of(t, mine) == t->rank; h++) {
         const uint32_t next = next_of(t, h, across);
@@ -197,7 +200,14 @@ static enum plait_status time_hosts(struct tune *t, bool across, struct plait_tu
         if (next == mine)
             from = first_of(t, h);
     }
-    return far == NO_RANK ? PLAIT_OK : time_link(t, 0, first_of(t, far), to, from, out);
+    if (far == NO_RANK)
+        return PLAIT_OK;
+    const enum plait_status status = time_link(t, 0, first_of(t, far), to, from, out);
+    for (uint32_t h = 1; h < t->nhost && across && status == PLAIT_OK; h++)
+        if (rack_of(t, h) == rack_of(t, t->host[0]) && next_of(t, h, true) != NO_RANK)
+            beside++;
+    out->bandwidth *= beside;
+    return status;
 }
 
 /* What the calibration of this process's first comm has found. */

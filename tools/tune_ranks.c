@@ -100,7 +100,7 @@ static void show(const struct tune *t, size_t bytes)
 /* Small sizes first: those of all collectives take less time than their share, which is left for the larger ones. */
 static enum plait_status measure_cells(struct tune *t, struct tune_cell (*cell)[TUNE_SIZES])
 {
-    const double all = (PLAIT_NCOLL - 1) * TUNE_SIZES, later = all * LATER;
+    const double all = (PLAIT_NCOLL - 1) * TUNE_SIZES;
     enum plait_status status = PLAIT_OK;
     uint32_t done = 0;
 
@@ -111,7 +111,7 @@ static enum plait_status measure_cells(struct tune *t, struct tune_cell (*cell)[
             if (coll == PLAIT_BARRIER)
                 continue;
             const double guess = before != NULL && before->bytes > 0 ? 4 * before->seconds[before->best] : 0;
-            const double share = 1 / (all - done++ + later);
+            const double share = 1 / (all - done++);
             status = tune_cell(t, (enum plait_coll)coll, TUNE_SIZE(k), NULL, share, guess, &cell[coll][k]);
         }
     }
@@ -125,8 +125,10 @@ static enum plait_status measure_all(struct tune *t, bool first)
 
     if (status == PLAIT_OK && first)
         status = tune_links(t);
+    t->until = t->end - LATER * (t->end - t->begin);
     if (status == PLAIT_OK)
         status = measure_cells(t, cell);
+    t->until = t->end;
     if (status == PLAIT_OK)
         show(t, 0);
     for (int coll = 0; coll < PLAIT_NCOLL && status == PLAIT_OK; coll++)
