@@ -22,6 +22,11 @@ static void tune_shortly(void)
     become("2", in_folder("made/here/t.json"), NULL);
 }
 
+static void tune_three(void)
+{
+    become("2", in_folder("made/here/t.json"), "--ranks=3");
+}
+
 static void tune_into_no_folder(void)
 {
     folder_write("file", "", 1);
@@ -92,6 +97,22 @@ static void the_file_fits_this_machine_and_library(void **state)
         if (i > 0 && t.rows[i].from > 0) /* neighbours with one winner are one row */
             assert_string_not_equal(t.rows[i].algorithm, t.rows[i - 1].algorithm);
     }
+    plait_tuning_finish(&t);
+}
+
+static void rows_of_other_numbers_of_ranks_stay(void **state)
+{
+    struct plait_tuning t;
+    size_t n[4] = { 0 };
+
+    if (child_run(tune_three, said, sizeof said) != 0)
+        fail_msg("plait-tune failed: %s", said);
+    assert_int_equal(plait_tuning_load(in_folder("made/here/t.json"), &t), PLAIT_OK);
+    for (size_t i = 0; i < t.nrow; i++) {
+        assert_in_range(t.rows[i].ranks_per_host, 2, 3);
+        n[t.rows[i].ranks_per_host]++;
+    }
+    assert_true(n[2] > 0 && n[3] > 0);
     plait_tuning_finish(&t);
 }
 
@@ -167,6 +188,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_file_fits_this_machine_and_library),
+        cmocka_unit_test(rows_of_other_numbers_of_ranks_stay),
         cmocka_unit_test(a_folder_that_cannot_be_made_is_an_error_at_once),
         cmocka_unit_test(wrong_arguments_are_errors),
         cmocka_unit_test(a_dead_rank_is_named),

@@ -160,11 +160,24 @@ static uint32_t plan_runs(uint32_t n[MOST_RUNS])
     return k;
 }
 
+/* Other programs' turns on the processors would be measured, too. */
+static void look_at_load(void)
+{
+    struct plait_topology host;
+    double load;
+
+    plait_topology_get(&host);
+    if (getloadavg(&load, 1) == 1 && load > 0.5 * host.ncpu)
+        remark("this machine is or was busy (a load of %.1f on %u processors); tune again when it is idle", load,
+               host.ncpu);
+}
+
 static bool run_here(struct tune_results *r)
 {
     uint32_t n[MOST_RUNS];
     const uint32_t runs = plan_runs(n);
 
+    look_at_load();
     for (uint32_t k = 0; k < runs; k++)
         if (!start_ranks(n[k], seconds / runs, k == 0, r))
             return false;
