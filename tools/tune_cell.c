@@ -15,7 +15,7 @@
 #define CLOSE      1.6  /* candidates are predicted to take at most so many times what the best one takes */
 #define FAR        3.0  /* one that takes so many times what the fastest takes is not measured further */
 #define DECISIVE   0.03 /* of the time; smaller differences decide nothing */
-#define ROUND      4e-3 /* seconds of a candidate in a round */
+#define ROUND      8e-3 /* seconds of a candidate in a round */
 #define MOST       15   /* rounds */
 #define LEAST      3
 #define MOST_RUNS  2000 /* operations in a round */

@@ -91,7 +91,7 @@ static void show(const struct tune *t, size_t bytes)
         return;
     if (t->nhost > 1)
         snprintf(hosts, sizeof hosts, " on %u hosts", t->nhost);
-    printf("%u ranks%s%s: %s; %.0f %% of their time is over, %.0f s are left\n", t->nrank, hosts,
+    printf("%u ranks%s%s: %s; %.0f %% of their time is over, at most %.0f s are left\n", t->nrank, hosts,
            t->crowded ? ", more than processors" : "", bytes > 0 ? units_bytes(size, (double)bytes) : "sizes between",
            fmin(100 * (now - t->begin) / all, 100), fmax(t->end - now, 0));
     fflush(stdout);
@@ -104,7 +104,7 @@ static enum plait_status measure_cells(struct tune *t, struct tune_cell (*cell)[
     enum plait_status status = PLAIT_OK;
     uint32_t done = 0;
 
-    for (uint32_t k = 0; k < TUNE_SIZES; k++) {
+    for (uint32_t k = 0; k < TUNE_SIZES && status == PLAIT_OK; k++) {
         show(t, TUNE_SIZE(k));
         for (int coll = 0; coll < PLAIT_NCOLL && status == PLAIT_OK; coll++) {
             const struct tune_cell *before = k > 0 ? &cell[coll][k - 1] : NULL;
