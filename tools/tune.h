@@ -14,7 +14,7 @@
 
 #define TUNE_SIZES   8 /* of each collective: powers of four from 1 KiB to 16 MiB */
 #define TUNE_SIZE(k) ((size_t)1024 << 2 * (k))
-#define TUNE_MOST    4 /* candidates of a cell */
+#define TUNE_MOST    6 /* candidates of a cell */
 #define TUNE_ROWS    4096
 #define TUNE_SHOWN   5
 

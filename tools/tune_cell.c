@@ -12,15 +12,22 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CLOSE      1.6  /* candidates are predicted to take at most so many times what the best one takes */
-#define FAR        3.0  /* one that takes so many times what the fastest takes is not measured further */
-#define DECISIVE   0.03 /* of the time; smaller differences decide nothing */
-#define ROUND      8e-3 /* seconds of a candidate in a round */
-#define MOST       15   /* rounds */
-#define LEAST      3
-#define MOST_RUNS  2000 /* operations in a round */
-#define FIRST_RUNS 50   /* in the first: one operation says little about the time of others */
-#define PATIENCE   3    /* a cell may take so many times its share */
+/*
+ * Candidates are the model's choice and others, in all so many, that are predicted to take at most so many times what
+ * the best one takes. Over hosts there are more, as the model has built-in speeds of networks.
+ */
+#define MANY        4
+#define CLOSE       1.6
+#define MANY_HOSTS  TUNE_MOST
+#define CLOSE_HOSTS 3.0
+#define FAR         3.0  /* one that takes so many times what the fastest takes is not measured further */
+#define DECISIVE    0.03 /* of the time; smaller differences decide nothing */
+#define ROUND       8e-3 /* seconds of a candidate in a round */
+#define MOST        15   /* rounds */
+#define LEAST       3
+#define MOST_RUNS   2000 /* operations in a round */
+#define FIRST_RUNS  50   /* in the first: one operation says little about the time of others */
+#define PATIENCE    3    /* a cell may take so many times its share */
 
 /* What rank 0 tells the others. */
 struct order {
@@ -103,6 +110,8 @@ static void add_candidate(const struct tune *t, enum plait_coll coll, const char
 static enum plait_status find_candidates(const struct tune *t, enum plait_coll coll, size_t bytes,
                                          const char *const *names, double *guess, struct order *o)
 {
+    const uint32_t most = t->nhost > 1 ? MANY_HOSTS : MANY;
+    const double close = t->nhost > 1 ? CLOSE_HOSTS : CLOSE;
     struct plait_choice choice;
     enum plait_status status = PLAIT_OK;
 
@@ -113,8 +122,8 @@ static enum plait_status find_candidates(const struct tune *t, enum plait_coll c
     if (names != NULL || status != PLAIT_OK || strcmp(choice.path, "eager") == 0)
         return status;
     snprintf(o->algorithm[o->n++], sizeof o->algorithm[0], "%s", choice.algorithm);
-    for (uint32_t i = 1; i < choice.ncandidate && o->n < TUNE_MOST; i++)
-        if (choice.candidate[i].predicted <= CLOSE * fmin(choice.candidate[0].predicted, choice.candidate[1].predicted))
+    for (uint32_t i = 1; i < choice.ncandidate && o->n < most; i++)
+        if (choice.candidate[i].predicted <= close * fmin(choice.candidate[0].predicted, choice.candidate[1].predicted))
             add_candidate(t, coll, choice.candidate[i].algorithm, o);
     if (*guess <= 0 && choice.ncandidate > 0)
         *guess = choice.candidate[0].predicted;
