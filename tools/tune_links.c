@@ -224,7 +224,6 @@ static void take_copies(struct plait_tuning *out)
     }
     out->has_copies = true;
     out->copy = known.copy[0] * PER_MB;
-    out->reduce = known.reduce * PER_MB;
 }
 
 enum plait_status tune_links(struct tune *t)

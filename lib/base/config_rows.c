@@ -205,7 +205,7 @@ const struct plait_config_row plait_config_rows[] = {
       "spread over the host's in the order of its ranks; a rank that its launcher has bound stays so; none: as it is",
       FIELD(bind), parse_bind },
     { "PLAIT_CALIBRATE", "1",
-      "1: the first comm of a process times copies and sums (at most 20 ms), to choose copy modes and algorithms; 0: "
+      "1: the first comm of a process times copies (at most 20 ms), to choose copy modes and algorithms; 0: "
       "built-in speeds",
       FIELD(calibrate), parse_flag },
     { "PLAIT_CHECK", "0", "1: prove every plan, and what it is bound to, before its first run", FIELD(check),

@@ -30,8 +30,6 @@
 
 #define MEETINGS    8 /* of these the fastest counts */
 #define PER_MEETING 32
-#define SUMMED      ((size_t)64 << 10) /* bytes of a vector */
-#define SUMS        4
 
 /* A size in the middle of each class, and how often it is exchanged in each mode: a few ms in all on a slow machine. */
 static const struct {
@@ -195,23 +193,6 @@ static uint32_t time_latency(struct side *s)
     return share_processor(s) ? 0 : (uint32_t)(1e9 * least);
 }
 
-/* Both ranks add at the same time, as in collectives. */
-static uint32_t time_reduce(const struct side *s)
-{
-    const plait_reduce_fn add = plait_reduce_find(s->kernels, PLAIT_FLOAT32, PLAIT_SUM);
-    const void *const from[] = { s->from, s->from + SUMMED };
-    const struct plait_how how = { .type = PLAIT_FLOAT32 };
-    double least = 0;
-
-    for (unsigned i = 0; i < SUMS; i++) {
-        const double start = plait_clock();
-        add(s->to, from, 2, SUMMED / sizeof(float), &how);
-        const double took = plait_clock() - start;
-        least = least == 0 || took < least ? took : least;
-    }
-    return rate_of(SUMMED, least);
-}
-
 /* Sizes that were not timed are treated as the next smaller one. False: no size was timed. */
 static bool time_all(struct side *s, struct plait_copies *out)
 {
@@ -221,7 +202,6 @@ static bool time_all(struct side *s, struct plait_copies *out)
     *out = built_in;
     out->calibrated = true;
     out->latency = time_latency(s);
-    out->reduce = time_reduce(s);
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
         double t[NMODE] = { 0 };
         goes_on = goes_on && try_size(s, k, single, t);

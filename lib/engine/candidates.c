@@ -106,7 +106,8 @@ static uint32_t next_candidate(const struct candidate *all, uint32_t n, uint64_t
 
 /*
  * Is x better than y? Times that differ by less than 3 % decide nothing, as the model is not so exact. Then the
- * canonical order is preferred, since results do not depend on the size then, and after that few messages.
+ * canonical order is preferred, since results do not depend on the size then, after that few steps in a row, and few
+ * messages.
  */
 static bool is_better(const struct candidate *x, const struct candidate *y)
 {
@@ -114,9 +115,9 @@ static bool is_better(const struct candidate *x, const struct candidate *y)
         return x->time < y->time;
     if (x->alg->canonical != y->alg->canonical)
         return x->alg->canonical;
-    if (x->claim.rounds != y->claim.rounds)
-        return x->claim.rounds < y->claim.rounds;
-    return x->claim.depth < y->claim.depth;
+    if (x->claim.depth != y->claim.depth)
+        return x->claim.depth < y->claim.depth;
+    return x->claim.rounds < y->claim.rounds;
 }
 
 /* The rest of the candidates by time. */

@@ -19,19 +19,20 @@
  * Built-in speeds. Between ranks that share memory: an operation of the engine on a processor of 2023. Between hosts:
  * TCP on a network of 10 Gbit/s. If ranks share processors, the receiver's turn comes after those of others.
  */
-#define HOST_LATENCY  400
-#define HOST_FLAG     100 /* of it, the time of a flag from rank to rank */
-#define HOST_OVERHEAD 250
-#define HOST_TURN     2500
-#define HOST_COPY     UINT64_C(20000000000)
-#define HOST_REDUCE   UINT64_C(14000000000)
-#define NET_LATENCY   20000
-#define NET_OVERHEAD  5000
-#define NET_RATE      UINT64_C(1200000000)
-#define GPU_LATENCY   3000
-#define GPU_OVERHEAD  4000
-#define GPU_RATE      UINT64_C(200000000000)
-#define GPU_MEMORY    UINT64_C(1000000000000)
+#define REDUCE_PER_10_COPIED 7 /* bytes in the same time: a copy touches two vectors, a sum three */
+#define HOST_LATENCY         400
+#define HOST_FLAG            100 /* of it, the time of a flag from rank to rank */
+#define HOST_OVERHEAD        250
+#define HOST_TURN            2500
+#define HOST_COPY            UINT64_C(20000000000)
+#define HOST_REDUCE          (HOST_COPY / 10 * REDUCE_PER_10_COPIED)
+#define NET_LATENCY          20000
+#define NET_OVERHEAD         5000
+#define NET_RATE             UINT64_C(1200000000)
+#define GPU_LATENCY          3000
+#define GPU_OVERHEAD         4000
+#define GPU_RATE             UINT64_C(200000000000)
+#define GPU_MEMORY           UINT64_C(1000000000000)
 
 /* Picks are made as they are needed. */
 struct kept {
@@ -134,8 +135,10 @@ static void use_timed(const struct plait_model *model, size_t bytes, struct plai
     const struct plait_copies *s = &model->speeds;
     const uint64_t copy = s->copy[plait_copy_class(bytes)];
 
+    if (copy == 0)
+        return;
     m->copy = copy * PER_MB;
-    m->reduce = s->reduce * m->copy / s->copy[0];
+    m->reduce = m->copy / 10 * REDUCE_PER_10_COPIED;
     if (plait_is_paced(&model->pace))
         return;
     m->level[0].bandwidth = m->copy;
