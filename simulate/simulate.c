@@ -305,7 +305,12 @@ static enum plait_status select_algorithm(struct simulation *s, const char *spec
                                .remote = plait_has_nodes(shape->node, shape->nrank),
                                .oversubscribed = is_crowded(&s->hardware) };
 
-    const enum plait_status status = plait_alg_list(&wish.algorithms);
+    enum plait_status status = PLAIT_OK;
+
+    if (s->options->algorithms != NULL)
+        wish.algorithms = s->options->algorithms;
+    else
+        status = plait_alg_list(&wish.algorithms);
     if (status != PLAIT_OK)
         return status;
     snprintf(wish.spec, sizeof wish.spec, "%s", spec);

@@ -17,7 +17,7 @@ SUBJECTS = {
     'campaign_judge.c': ['comm'],  # how far ranks get ahead of each other
     'campaign_left.c': ['memory'],
     'check_test.c': ['plan'],
-    'choice_test.c': ['machine'],
+    'choice_test.c': ['comm', 'engine', 'machine'],
     'claim_test.c': ['bootstrap'],
     'cma_test.c': ['comm', 'engine', 'p2p'],
     'conformance.c': ['comm', 'engine'],

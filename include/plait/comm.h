@@ -309,9 +309,9 @@ struct plait_comm_memory {
 /** Current values; 0 before the comm is created. Thread: as plait_comm_stats(). */
 PLAIT_API void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *out);
 
-/* The selected algorithm, and the reason. */
-/* An algorithm that was considered. */
 #define PLAIT_MOST_CANDIDATES 16
+
+/* An algorithm that was considered. */
 struct plait_candidate {
     char algorithm[64];
     double predicted; /* seconds, by the model of the machine; 0: not known */
@@ -319,6 +319,7 @@ struct plait_candidate {
     bool estimated;   /* from its claimed cost alone; else simulated */
 };
 
+/* The selected algorithm, and the reason. */
 struct plait_choice {
     char algorithm[64]; /* spec, e.g. "two-shot" */
     /* "eager" (one step, without the engine), "engine", or "eager and engine" (small and large blocks) */
@@ -334,7 +335,11 @@ struct plait_choice {
      */
     uint32_t ncandidate;
     struct plait_candidate candidate[PLAIT_MOST_CANDIDATES];
-    size_t timed; /* bytes for which they were timed: sizes up to 41 % apart share one choice */
+    /*
+     * Bytes for which they were timed. Sizes from two thirds to four thirds of it share one choice, and so do all below
+     * 64 bytes. Predictions of more than 4 MiB are those of 4 MiB.
+     */
+    size_t timed;
 };
 
 /**
@@ -350,7 +355,8 @@ PLAIT_API enum plait_status plait_comm_choose(const struct plait_comm *comm, enu
 struct plait_shape;
 
 /**
- * The choice for a comm that does not exist: a pure function of its arguments, PLAIT_* and the machine.
+ * The choice for a comm that does not exist, by its arguments, PLAIT_*, the tuning file of this machine, and the speeds
+ * that this process has timed (a program without comms has timed none, so a job may choose otherwise).
  *
  * shape  reads coll, nrank, root, inplace, node, level and vform
  * count  elements; with shape->vform (v-forms) of the largest block

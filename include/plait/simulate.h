@@ -72,7 +72,7 @@ struct plait_machine {
      * and takes (n + 1) / 3 times as long as that of two.
      */
     uint64_t copy, reduce;
-    size_t cache;          /* bytes of a processor's cache; a slice fills half of it; 0: 1 MiB */
+    size_t cache; /* bytes of a processor's cache; a slice fills half of it; 0: 1 MiB */
     uint32_t nslow;
     struct plait_slow slow[PLAIT_MOST_SLOW];
     char about[384];
@@ -132,6 +132,7 @@ struct plait_sim_options {
     void (*event)(void *arg, const struct plait_sim_event *e);
     void (*use)(void *arg, const struct plait_sim_use *u);
     void *arg;
+    const struct plait_alg *const *algorithms; /* of which spec names one; NULL: plait_alg_list() */
 };
 
 /** Is the machine valid? Errors: PLAIT_ERR_ARG, with the level, the field and the remedy. */

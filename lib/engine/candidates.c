@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define MOST_SIMULATED (1u << 15) /* messages of all ranks in a slice: about 10 ms */
+#define MOST_SIMULATED (1u << 16) /* messages of all candidates in a slice: some tens of ms */
 #define CLOSE          32         /* a 32nd: about 3 % */
 #define PS_PER_NS      1000
 #define PS_PER_S       1e12
@@ -77,15 +77,19 @@ static uint32_t find_candidates(const struct plait_machine *m, const struct plai
 
 /* Sets the candidate's time. Errors: PLAIT_ERR_NOMEM. */
 static enum plait_status time_candidate(const struct plait_machine *m, const uint32_t *place,
-                                        const struct plait_shape *shape, size_t bytes, struct candidate *c)
+                                        const struct plait_shape *shape, size_t bytes, struct candidate *c,
+                                        uint64_t *left)
 {
-    const struct plait_sim_options options = { .place = place };
+    const uint64_t messages = c->claim.rounds * shape->nrank;
+    const struct plait_sim_options options = { .place = place, .algorithms = plait_algs };
     struct plait_prediction p = { 0 };
     enum plait_status status = PLAIT_ERR_UNSUPPORTED;
 
-    if (c->claim.rounds * shape->nrank <= MOST_SIMULATED)
+    if (messages <= *left) {
+        *left -= messages;
         status = plait_simulate(m, c->alg->name, shape, PLAIT_UINT8, bytes, &options, &p);
-    if (status != PLAIT_OK && status != PLAIT_ERR_UNSUPPORTED)
+    }
+    if (status == PLAIT_ERR_NOMEM)
         return status;
     c->estimated = status != PLAIT_OK;
     c->time = status == PLAIT_OK ? p.time : estimated_time(m, shape, &c->claim, bytes);
@@ -136,10 +140,11 @@ static void sort(struct candidate *all, uint32_t n)
 static enum plait_status time_all(const struct plait_machine *m, const uint32_t *place, const struct plait_shape *shape,
                                   struct plait_pick *out, struct candidate *all, uint32_t n)
 {
+    uint64_t left = MOST_SIMULATED;
     uint32_t best = UINT32_MAX, i;
 
     while ((i = next_candidate(all, n, best != UINT32_MAX ? all[best].time : UINT64_MAX)) != UINT32_MAX) {
-        const enum plait_status status = time_candidate(m, place, shape, out->bytes, &all[i]);
+        const enum plait_status status = time_candidate(m, place, shape, out->bytes, &all[i], &left);
         if (status != PLAIT_OK)
             return status;
         if (best == UINT32_MAX || is_better(&all[i], &all[best]))

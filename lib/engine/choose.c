@@ -68,8 +68,22 @@ static enum plait_status select_vform(struct plait_shape *shape, size_t most, en
     return status;
 }
 
+static uint32_t most_of_a_node(const struct plait_shape *shape)
+{
+    uint32_t most = 0;
+
+    for (uint32_t r = 0; shape->node != NULL && r < shape->nrank; r++) {
+        uint32_t n = 0;
+        for (uint32_t i = r; i < shape->nrank; i++)
+            n += shape->node[i] == shape->node[r];
+        most = n > most ? n : most;
+    }
+    return shape->node != NULL ? most : shape->nrank;
+}
+
 /* As rank 0 of a comm does. */
-static enum plait_status use_tuning(const struct plait_config *config, bool oversubscribed, struct plait_model *model)
+static enum plait_status use_tuning(const struct plait_config *config, const struct plait_shape *shape,
+                                    bool oversubscribed, struct plait_model *model)
 {
     const struct plait_copies speeds = plait_copies_known(config->calibrate);
     char path[PLAIT_TUNING_PATH];
@@ -83,6 +97,7 @@ static enum plait_status use_tuning(const struct plait_config *config, bool over
     }
     const uint32_t hosts = plait_model_hosts(model, &each);
     plait_tuning_keep(&tuning, hosts, each, oversubscribed);
+    plait_model_check(shape, path, &tuning);
     status = plait_model_use(model, &speeds, &tuning);
     plait_tuning_finish(&tuning);
     return status;
@@ -119,7 +134,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     plait_topology_get(&topology);
     w.algorithms = algorithms;
     w.cache = topology.l2;
-    w.oversubscribed = shape->nrank > topology.ncpu;
+    w.oversubscribed = most_of_a_node(shape) > topology.ncpu;
     w.remote = plait_has_nodes(shape->node, shape->nrank);
     const struct plait_model_options o = { .nrank = shape->nrank,
                                            .node = shape->node,
@@ -129,7 +144,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     status = plait_model_create(&o, &w.model);
     if (status != PLAIT_OK)
         return status;
-    status = use_tuning(&config, w.oversubscribed, w.model);
+    status = use_tuning(&config, shape, w.oversubscribed, w.model);
     copy.coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll;
     copy.inplace = plait_works_inplace(shape->coll, shape->inplace, call) &&
                    (!w.vform || plait_geometry_of(shape->coll, 1, 0, 0, 1).rooted);

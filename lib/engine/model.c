@@ -3,6 +3,7 @@
 
 #include "candidates.h"
 
+#include "base/log.h"
 #include "base/status.h"
 
 #include <inttypes.h>
@@ -11,9 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SMALLEST 6 /* logarithms of the first and last class's size: 64 bytes, 4 MiB */
-#define LARGEST  22
-#define PER_MB   UINT64_C(1000000)
+#define SMALLEST  6 /* logarithms of the first and last class's size: 64 bytes, 64 MiB */
+#define LARGEST   26
+#define TIMED     22      /* longer vectors are timed as if they had 4 MiB: they have more slices of the same size */
+#define MOST_RATE 1000000 /* MB/s */
+#define PER_MB    UINT64_C(1000000)
 
 /*
  * Built-in speeds. Between ranks that share memory: an operation of the engine on a processor of 2023. Between hosts:
@@ -135,15 +138,13 @@ static void use_timed(const struct plait_model *model, size_t bytes, struct plai
     const struct plait_copies *s = &model->speeds;
     const uint64_t copy = s->copy[plait_copy_class(bytes)];
 
-    if (copy == 0)
-        return;
     m->copy = copy * PER_MB;
     m->reduce = m->copy / 10 * REDUCE_PER_10_COPIED;
     if (plait_is_paced(&model->pace))
         return;
     m->level[0].bandwidth = m->copy;
     if (m->level[0].processors == 0)
-        m->level[0].latency = HOST_LATENCY - HOST_FLAG + s->latency;
+        m->level[0].latency = HOST_LATENCY - HOST_FLAG + (s->latency > 0 ? s->latency : HOST_FLAG);
 }
 
 enum plait_status plait_model_create(const struct plait_model_options *o, struct plait_model **out)
@@ -178,6 +179,8 @@ enum plait_status plait_model_use(struct plait_model *m, const struct plait_copi
                                   const struct plait_tuning *tuning)
 {
     m->speeds = *speeds;
+    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) /* they come from another rank */
+        m->speeds.calibrated &= speeds->copy[k] > 0 && speeds->copy[k] <= MOST_RATE;
     if (tuning == NULL)
         return PLAIT_OK;
     m->net = tuning->link[PLAIT_LINK_HOSTS];
@@ -189,6 +192,23 @@ enum plait_status plait_model_use(struct plait_model *m, const struct plait_copi
     }
     m->nrow = tuning->nrow;
     return PLAIT_OK;
+}
+
+void plait_model_check(const struct plait_shape *of, const char *path, struct plait_tuning *t)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < t->nrow; i++) {
+        struct plait_shape s = *of;
+        const struct plait_alg *alg;
+        s.coll = t->rows[i].coll;
+        if (plait_alg_find(plait_algs, t->rows[i].algorithm, &s, &alg) == PLAIT_OK)
+            t->rows[kept++] = t->rows[i];
+        else
+            plait_log(PLAIT_LOG_WARN, "%s: %s of %" PRIu64 " bytes: %s; this row does not count", path,
+                      plait_coll_name(s.coll), t->rows[i].from, plait_last_error());
+    }
+    t->nrow = kept;
 }
 
 uint32_t plait_model_hosts(const struct plait_model *m, uint32_t *each)
@@ -224,7 +244,8 @@ static const struct plait_tuned_choice *find_row(const struct plait_model *model
     const struct plait_alg *alg;
 
     for (const struct plait_tuned_choice *c = model->rows; c < model->rows + model->nrow; c++)
-        if (c->coll == shape->coll && (c->memory == PLAIT_MEMORY_DEVICE) == device && c->from <= bytes)
+        if (c->coll == shape->coll && c->memory == (device ? PLAIT_MEMORY_DEVICE : PLAIT_MEMORY_HOST) &&
+            c->from <= bytes)
             found = c;
     if (found == NULL || plait_alg_find(plait_algs, found->algorithm, &s, &alg) != PLAIT_OK ||
         (canonical && combines && !alg->canonical))
@@ -253,9 +274,20 @@ static void promote(struct plait_pick *pick, const char *spec, uint64_t ns)
     pick->candidates[0] = c;
 }
 
+/* Unless it is there. */
+static void append(struct plait_pick *pick, const struct plait_candidate *c)
+{
+    for (uint32_t i = 0; i < pick->n; i++)
+        if (strcmp(pick->candidates[i].algorithm, c->algorithm) == 0)
+            return;
+    if (pick->n < PLAIT_MOST_CANDIDATES)
+        pick->candidates[pick->n++] = *c;
+}
+
 /*
  * Time the candidates. Timed speeds differ from run to run, but the order in which a collective combines must not. So
- * built-in speeds decide between the canonical order and others, and timed ones among canonical algorithms.
+ * built-in speeds decide between the canonical order and others, and timed ones among canonical algorithms. The others
+ * follow these.
  */
 static enum plait_status predict(const struct plait_model *model, const struct plait_shape *shape, bool canonical,
                                  bool device, struct plait_pick *pick)
@@ -276,16 +308,20 @@ static enum plait_status predict(const struct plait_model *model, const struct p
     if (status != PLAIT_OK || device || !model->speeds.calibrated || (combines && !alg->canonical))
         return status;
     use_timed(model, pick->bytes, &m);
-    *pick = (struct plait_pick){ .bytes = pick->bytes,
+    const struct plait_pick first = *pick;
+    *pick = (struct plait_pick){ .bytes = first.bytes,
                                  .why = "the fastest by the model of the machine, with the speeds of rank 0's host" };
-    return plait_candidates_time(&m, model->place, shape, combines, pick);
+    status = plait_candidates_time(&m, model->place, shape, combines, pick);
+    for (uint32_t i = 0; status == PLAIT_OK && i < first.n; i++)
+        append(pick, &first.candidates[i]);
+    return status;
 }
 
 /* Make the pick of a class. */
-static enum plait_status make_pick(const struct plait_model *model, const struct plait_shape *shape, bool canonical,
-                                   bool device, struct plait_pick *pick)
+static enum plait_status make_pick(const struct plait_model *model, const struct plait_shape *shape, uint32_t class,
+                                   bool canonical, bool device, struct plait_pick *pick)
 {
-    const struct plait_tuned_choice *row = find_row(model, shape, pick->bytes, canonical, device);
+    const struct plait_tuned_choice *row = find_row(model, shape, (size_t)1 << (class + SMALLEST), canonical, device);
     const enum plait_status status = predict(model, shape, canonical, device, pick);
 
     if (status != PLAIT_OK || row == NULL)
@@ -314,10 +350,10 @@ static enum plait_status keep(struct plait_model *model, const struct plait_shap
 
     if (k == NULL)
         return plait_fail_memory("out of memory to choose an algorithm");
-    *k = (struct kept){
-        model->kept, shape->coll, class, canonical, device, { .bytes = (size_t)1 << (class + SMALLEST) }
-    };
-    const enum plait_status status = make_pick(model, shape, canonical, device, &k->pick);
+    *k = (struct kept){ model->kept, shape->coll,
+                        class,       canonical,
+                        device,      { .bytes = (size_t)1 << (class + SMALLEST < TIMED ? class + SMALLEST : TIMED) } };
+    const enum plait_status status = make_pick(model, shape, class, canonical, device, &k->pick);
     if (status != PLAIT_OK) {
         free(k);
         return status;

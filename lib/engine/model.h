@@ -4,9 +4,9 @@
  * algorithm is the fastest on it.
  *
  * Sizes fall into classes, each twice as long as the one before. The first operation of a class simulates the
- * candidates, which takes about a millisecond for 8 ranks; the answer is kept. An algorithm whose claim shows that it
- * cannot be the fastest is left out, and one that has too many messages is estimated by its claim. The model is equal
- * on all ranks, and the simulator computes in integers, so all ranks pick the same.
+ * candidates: a millisecond for 8 ranks, some tens of them for 64 and more. The answer is kept. An algorithm whose claim
+ * shows that it cannot be the fastest is left out, and one that has too many messages is estimated by its claim. The
+ * model is equal on all ranks, and the simulator computes in integers, so all ranks pick the same.
  */
 #ifndef PLAIT_LIB_ENGINE_MODEL_H
 #define PLAIT_LIB_ENGINE_MODEL_H
@@ -42,7 +42,8 @@ enum plait_status plait_model_create(const struct plait_model_options *options, 
 void plait_model_destroy(struct plait_model *model);
 
 /*
- * From now on with these speeds of ranks that share memory. Until then, or if they were not timed: built-in ones.
+ * Sets the measured speeds of ranks that share memory. Before this call, or if `speeds` was not calibrated, the model
+ * uses built-in ones.
  *
  * tuning  what was measured on this kind of machine, for a comm like this one (machine/tuned.h): it decides for the
  *         collectives and sizes that it has. Copied. NULL: nothing
@@ -50,6 +51,9 @@ void plait_model_destroy(struct plait_model *model);
  */
 enum plait_status plait_model_use(struct plait_model *model, const struct plait_copies *speeds,
                                   const struct plait_tuning *tuning);
+
+/* Leave out rows whose algorithms do not fit a comm of this shape, with a warning that names `path`. */
+void plait_model_check(const struct plait_shape *shape, const char *path, struct plait_tuning *tuning);
 
 /* Hosts of the model, and ranks of each; *each 0: unequal. */
 uint32_t plait_model_hosts(const struct plait_model *model, uint32_t *each);

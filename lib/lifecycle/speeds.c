@@ -57,7 +57,10 @@ static enum plait_status make_model(struct plait_comm *comm, const uint32_t *nod
     return plait_model_create(&o, &comm->model);
 }
 
-/* What each rank shows the others at the end of a creation. Of rank 0 all counts, of others the copies. */
+/*
+ * What each rank shows the others at the end of a creation. Only rank 0's links and rows are used; of a node's lowest
+ * rank, its copies.
+ */
 struct shown {
     struct plait_copies copies;
     struct plait_tuned_link hosts; /* links between hosts */
@@ -66,13 +69,17 @@ struct shown {
 };
 
 /* Rank 0: the tuning file that counts, or none. One that cannot be used is no reason to have no comm. */
-static void load_tuning(const struct plait_comm *comm, struct plait_tuning *out, struct shown *shown)
+static void load_tuning(const struct plait_comm *comm, const uint32_t *node, struct plait_tuning *out,
+                        struct shown *shown)
 {
     char path[PLAIT_TUNING_PATH];
     uint32_t each;
 
+    static atomic_flag warned = ATOMIC_FLAG_INIT; /* once in a process */
+
     if (plait_tuning_find(comm->config.tuning, path, out) != PLAIT_OK) {
-        plait_comm_log(comm, PLAIT_LOG_WARN, "%s" PLAIT_WITHOUT_TUNING, plait_last_error());
+        if (!atomic_flag_test_and_set(&warned))
+            plait_comm_log(comm, PLAIT_LOG_WARN, "%s" PLAIT_WITHOUT_TUNING, plait_last_error());
         *out = (struct plait_tuning){ .nrow = 0 };
         path[0] = '\0';
     }
@@ -80,6 +87,11 @@ static void load_tuning(const struct plait_comm *comm, struct plait_tuning *out,
         return;
     const uint32_t hosts = plait_model_hosts(comm->model, &each);
     plait_tuning_keep(out, hosts, each, comm->oversubscribed);
+    plait_model_check(&(struct plait_shape){ .nrank = comm->nrank,
+                                             .node = comm->node != NULL ? comm->node : node,
+                                             .nlevel = comm->nlevel,
+                                             .level = comm->level },
+                      path, out);
     shown->tuned = 1;
     shown->hosts = out->link[PLAIT_LINK_HOSTS];
     shown->nrow = (uint32_t)out->nrow;
@@ -118,7 +130,7 @@ enum plait_status plait_speeds_agree(struct plait_comm *comm, struct plait_boots
     if (status == PLAIT_OK)
         status = make_model(comm, node);
     if (status == PLAIT_OK && comm->rank == 0)
-        load_tuning(comm, &tuning, &own);
+        load_tuning(comm, node, &tuning, &own);
     status = plait_bootstrap_allgather(boot, status, &own, sizeof own, all);
     if (status == PLAIT_OK) {
         take_copies(comm, first, &all[first].copies);

@@ -15,7 +15,7 @@
 
 #define OF_ALL_USERS "/etc/plait/tuning.json"
 
-/* Hosts with the same processors, caches and memory are one kind of machine. */
+/* Hosts with the same processors and caches are one kind of machine. */
 void plait_tuning_describe(struct plait_tuning *out)
 {
     const time_t now = time(NULL);
@@ -67,9 +67,9 @@ enum plait_status plait_tuning_find(const char *setting, char path[PLAIT_TUNING_
         snprintf(path, PLAIT_TUNING_PATH, "%s", setting);
     } else {
         plait_tuning_path(path);
-        if (access(path, R_OK) != 0)
+        if (access(path, F_OK) != 0)
             snprintf(path, PLAIT_TUNING_PATH, "%s", OF_ALL_USERS);
-        if (access(path, R_OK) != 0) {
+        if (access(path, F_OK) != 0) {
             path[0] = '\0';
             return PLAIT_OK;
         }
@@ -80,15 +80,17 @@ enum plait_status plait_tuning_find(const char *setting, char path[PLAIT_TUNING_
     return status;
 }
 
-/* How far a key is from a shape: the ratio of the ranks; 0: it is of another kind. */
+static double ratio(uint32_t a, uint32_t b)
+{
+    return a > b ? (double)a / b : (double)b / a;
+}
+
+/* How far a key is from a shape, 1 or more; 0: it is of another kind. */
 static double distance(const struct plait_tuned_choice *c, uint32_t hosts, uint32_t each, bool oversubscribed)
 {
-    const double there = (double)c->hosts * (c->ranks_per_host > 0 ? c->ranks_per_host : 1),
-                 here = (double)hosts * (each > 0 ? each : 1);
-
     if ((c->hosts > 1) != (hosts > 1) || (c->ranks_per_host == 0) != (each == 0) || c->oversubscribed != oversubscribed)
         return 0;
-    return there > here ? there / here : here / there;
+    return ratio(c->hosts, hosts) * (each > 0 ? ratio(c->ranks_per_host, each) : 1);
 }
 
 static bool is_same_key(const struct plait_tuned_choice *a, const struct plait_tuned_choice *b)
