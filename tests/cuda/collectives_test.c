@@ -249,6 +249,7 @@ static int capture_too_many(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(strstr(plait_last_error(), "3 ranks of this process") != NULL &&
           strstr(plait_last_error(), "2 hardware queues") != NULL);
     CHECK(device.capture_end(d.cuda, &graph) == 0 && device.graph_destroy(graph) == 0);
+    ranks_meet(); /* destroying a comm synchronizes the context, which no thread may do while another captures */
     CHECK(device_end(&d));
     CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_UNSUPPORTED);
     *comm = NULL;
