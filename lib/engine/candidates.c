@@ -6,10 +6,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define MOST_SIMULATED (1u << 16) /* messages of all candidates in a slice: some tens of ms */
-#define CLOSE          32         /* a 32nd: about 3 % */
-#define PS_PER_NS      1000
-#define PS_PER_S       1e12
+#define MOST_SIMULATED \
+    (1u << 12)       /* messages of all candidates in a slice: some ms of each rank, which may share processors */
+#define CLOSE     32 /* a 32nd: about 3 % */
+#define PS_PER_NS 1000
+#define PS_PER_S  1e12
 
 struct candidate {
     const struct plait_alg *alg;
@@ -46,14 +47,16 @@ static uint64_t least_time(const struct plait_machine *m, const struct plait_sha
     return waits > (uint64_t)moved ? waits : (uint64_t)moved;
 }
 
-/* Without a simulation: messages and bytes take what they take in the largest unit. */
+/* Without a simulation: messages and bytes take what they take in the largest unit, whose ranks share processors. */
 static uint64_t estimated_time(const struct plait_machine *m, const struct plait_shape *shape,
                                const struct plait_claim *c, size_t bytes)
 {
-    const struct plait_level *top = &m->level[m->nlevel - 1];
-    const double moved = (double)most_moved(m, c) * (double)block_bytes(shape, c, bytes) / (double)top->bandwidth;
+    const struct plait_level *top = &m->level[m->nlevel - 1], *host = &m->level[0];
+    const double turns = host->processors > 0 ? (double)host->children / host->processors : 1,
+                 moved = (double)most_moved(m, c) * (double)block_bytes(shape, c, bytes) / (double)top->bandwidth,
+                 busy = 2 * (double)(c->rounds * top->overhead) * PS_PER_NS + moved * PS_PER_S;
 
-    return (c->depth * top->latency + 2 * c->rounds * top->overhead) * PS_PER_NS + (uint64_t)(moved * PS_PER_S);
+    return c->depth * top->latency * PS_PER_NS + (uint64_t)(turns * busy);
 }
 
 static uint32_t find_candidates(const struct plait_machine *m, const struct plait_shape *shape, size_t bytes,

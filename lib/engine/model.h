@@ -4,7 +4,7 @@
  * algorithm is the fastest on it.
  *
  * Sizes fall into classes, each twice as long as the one before. The first operation of a class simulates the
- * candidates: a millisecond for 8 ranks, some tens of them for 64 and more. The answer is kept. An algorithm whose
+ * candidates, which takes a millisecond for 8 ranks, and some for 64 and more. The answer is kept. An algorithm whose
  * claim shows that it cannot be the fastest is left out, and one that has too many messages is estimated by its claim.
  * The model is equal on all ranks, and the simulator computes in integers, so all ranks pick the same.
  */
