@@ -47,6 +47,7 @@ SUBJECTS = {
     'rounding_test.c': ['reduce'],
     'space_test.c': ['call', 'failure', 'memory', 'operation', 'request'],
     'staging_test.c': ['comm', 'engine', 'p2p'],
+    'star_test.c': ['bootstrap'],
     'strangers_test.c': ['bootstrap'],
     'tcp_test.c': ['bootstrap', 'comm'],
     'tune_test.c': ['machine'],

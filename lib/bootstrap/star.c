@@ -167,8 +167,11 @@ enum plait_status plait_bootstrap_broadcast(struct plait_bootstrap *b, enum plai
 
     if (own != PLAIT_OK)
         return leave(b, s, own);
-    for (uint32_t r = 1; b->rank == 0 && r < b->nrank; r++)
-        plait_frame_write(s->peers[r].fd, data, bytes, until); /* who has left is noticed by the next call */
+    for (uint32_t r = 1; b->rank == 0 && r < b->nrank; r++) {
+        const enum plait_status status = plait_frame_write(s->peers[r].fd, data, bytes, until);
+        if (status != PLAIT_OK && status != PLAIT_ERR_PEER) /* who has left is noticed by the next call */
+            return give_up(b, s, plait_star_blame(b, r, status));
+    }
     const enum plait_status status = b->rank > 0 ? plait_star_read(b, s, 0, data, bytes, until) : PLAIT_OK;
     s->over |= status != PLAIT_OK;
     return status;
