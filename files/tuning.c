@@ -206,12 +206,6 @@ static bool read_size(const struct reader *r, const struct place *choice, size_t
     return row->next[0] == '\0' || read_us(r, &p, "next_us", &row->next_ns);
 }
 
-static bool is_same_key(const struct plait_tuned_choice *a, const struct plait_tuned_choice *b)
-{
-    return a->coll == b->coll && a->hosts == b->hosts && a->ranks_per_host == b->ranks_per_host &&
-           a->memory == b->memory && a->oversubscribed == b->oversubscribed;
-}
-
 static bool read_key(const struct reader *r, const struct place *p, struct plait_tuned_choice *out)
 {
     const json_t *v = json_object_get(p->object, "oversubscribed");
@@ -230,20 +224,31 @@ static bool read_key(const struct reader *r, const struct place *p, struct plait
     return true;
 }
 
-/* Append the rows of a choice. */
-static bool read_choice(const struct reader *r, const struct place *root, size_t i, struct plait_tuning *t)
+/* The first pass over a choice: count its rows. */
+static bool count_sizes(const struct reader *r, const struct place *root, size_t i, size_t *rows)
 {
-    struct plait_tuned_choice key = { .hosts = 0 };
     struct place p;
     size_t n;
 
-    if (!reader_enter(r, root, "choices", i, "with \"collective\"", &p) || !read_key(r, &p, &key) ||
+    if (!reader_enter(r, root, "choices", i, "with \"collective\"", &p) ||
         !count_elements(r, &p, "sizes", 1, MOST_SIZES, &n))
         return false;
-    if (n == 0)
-        return reader_wrong(r, &p, NULL, "%s needs \"sizes\": an array, from the smallest", p.name);
-    for (size_t k = 0; k < t->nrow; k++)
-        if (t->rows[k].from == 0 && is_same_key(&t->rows[k], &key))
+    *rows += n;
+    return n > 0 || reader_wrong(r, &p, NULL, "%s needs \"sizes\": an array, from the smallest", p.name);
+}
+
+/* Append the rows of a choice. first: [i], the first rows of the choices before it */
+static bool read_choice(const struct reader *r, const struct place *root, size_t i,
+                        const struct plait_tuned_choice **first, struct plait_tuning *t)
+{
+    struct plait_tuned_choice key = { .hosts = 0 };
+    struct place p;
+
+    if (!reader_enter(r, root, "choices", i, "with \"collective\"", &p) || !read_key(r, &p, &key))
+        return false;
+    const size_t n = json_array_size(json_object_get(p.object, "sizes"));
+    for (size_t k = 0; k < i; k++)
+        if (plait_tuned_same_key(first[k], &key))
             return reader_wrong(
                 r, &p, NULL,
                 "%s has the collective, hosts, ranks, memory and processors of another choice; leave one of them out",
@@ -253,26 +258,31 @@ static bool read_choice(const struct reader *r, const struct place *root, size_t
         if (!read_size(r, &p, k, &t->rows[t->nrow + k]))
             return false;
     }
+    first[i] = &t->rows[t->nrow];
     t->nrow += n;
     return true;
 }
 
 static bool read_choices(const struct reader *r, const struct place *p, struct plait_tuning *t)
 {
-    const json_t *choices = json_object_get(p->object, "choices");
     size_t n, rows = 0;
+    bool ok = true;
 
     if (!count_elements(r, p, "choices", 0, MOST_CHOICES, &n))
         return false;
     for (size_t i = 0; i < n; i++)
-        rows += json_array_size(json_object_get(json_array_get(choices, i), "sizes"));
-    t->rows = rows > 0 ? calloc(rows, sizeof *t->rows) : NULL;
-    if (rows > 0 && t->rows == NULL)
-        return reader_wrong(r, p, "choices", "out of memory");
-    for (size_t i = 0; i < n; i++)
-        if (!read_choice(r, p, i, t))
+        if (!count_sizes(r, p, i, &rows))
             return false;
-    return true;
+    if (n == 0)
+        return true;
+    const struct plait_tuned_choice **first = calloc(n, sizeof *first);
+    t->rows = calloc(rows, sizeof *t->rows);
+    if (first == NULL || t->rows == NULL)
+        ok = reader_wrong(r, p, "choices", "out of memory");
+    for (size_t i = 0; ok && i < n; i++)
+        ok = read_choice(r, p, i, first, t);
+    free(first);
+    return ok;
 }
 
 bool files_read_tuning(const struct plait_file *file, struct plait_tuning *out, char *why, size_t room)
@@ -359,7 +369,7 @@ static void put_choices(struct writer *w, const struct plait_tuning *t)
 {
     for (size_t i = 0; i < t->nrow; i++) {
         const struct plait_tuned_choice *c = &t->rows[i];
-        const bool begins = i == 0 || !is_same_key(c - 1, c);
+        const bool begins = i == 0 || !plait_tuned_same_key(c - 1, c);
         if (begins)
             put_key(w, i == 0, c);
         put_fields(w, begins ? "            { " : ",\n            { ", &size_kind, c);

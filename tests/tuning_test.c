@@ -182,6 +182,23 @@ static void what_is_malformed_is_named_with_line_field_and_remedy(void **state)
     assert_error(plait_tuning_load(in_folder("none.json"), &t), PLAIT_ERR_SYSTEM, "/none.json: No such file");
 }
 
+/* Before there is memory for its rows. */
+static void a_choice_of_too_many_sizes_is_refused(void **state)
+{
+    static struct plait_tuned_choice rows[65];
+    struct plait_tuning t = { .version = "0.1.0", .date = "2026-11-29", .processor = "x", .processors = 1 };
+
+    t.rows = rows;
+    for (t.nrow = 0; t.nrow < 65; t.nrow++)
+        rows[t.nrow] = (struct plait_tuned_choice){
+            .coll = PLAIT_ALLREDUCE, .hosts = 1, .ranks_per_host = 2, .from = t.nrow, .algorithm = "ring", .ns = 1000
+        };
+    assert_error(plait_tuning_save(&t, in_folder("not.json")), PLAIT_ERR_CONFIG,
+                 "choices[0].sizes must be an array of 1 to 64");
+    t.nrow = 64;
+    assert_int_equal(plait_tuning_save(&t, in_folder("most.json")), PLAIT_OK);
+}
+
 static void what_cannot_be_loaded_is_not_saved(void **state)
 {
     struct plait_tuning t;
@@ -211,6 +228,7 @@ int main(void)
         cmocka_unit_test(a_saved_file_is_the_loaded_one),
         cmocka_unit_test(nothing_need_be_measured),
         cmocka_unit_test(what_is_malformed_is_named_with_line_field_and_remedy),
+        cmocka_unit_test(a_choice_of_too_many_sizes_is_refused),
         cmocka_unit_test(what_cannot_be_loaded_is_not_saved),
     };
 

@@ -46,16 +46,10 @@ bool tune_prepare(const char *output, const struct tune_results *r)
     return ok;
 }
 
-static bool same_key(const struct plait_tuned_choice *a, const struct plait_tuned_choice *b)
-{
-    return a->coll == b->coll && a->hosts == b->hosts && a->ranks_per_host == b->ranks_per_host &&
-           a->memory == b->memory && a->oversubscribed == b->oversubscribed;
-}
-
 static bool was_measured(const struct tune_results *r, size_t n, const struct plait_tuned_choice *row)
 {
     for (size_t i = 0; i < n; i++)
-        if (same_key(&r->row[i], row))
+        if (plait_tuned_same_key(&r->row[i], row))
             return true;
     return false;
 }

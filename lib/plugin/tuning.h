@@ -90,8 +90,14 @@ struct plait_tuned_choice {
     uint64_t next_ns;
 };
 
+static inline bool plait_tuned_same_key(const struct plait_tuned_choice *a, const struct plait_tuned_choice *b)
+{
+    return a->coll == b->coll && a->hosts == b->hosts && a->ranks_per_host == b->ranks_per_host &&
+           a->memory == b->memory && a->oversubscribed == b->oversubscribed;
+}
+
 struct plait_tuning {
-    char version[24]; /* of Plait */
+    char version[24]; /* of Plait; only informative: loading accepts any */
     char date[11];    /* "2026-11-29" */
 
     /* The machine, as plait_topology_get() describes a host. */
