@@ -143,6 +143,42 @@ static void a_folder_that_cannot_be_made_is_an_error_at_once(void **state)
     assert_null(strstr(said, "ranks:"));
 }
 
+/* Of two ranks of a launcher. */
+static pid_t start_launched(const char *rank, const char *output, FILE *err)
+{
+    char port[16];
+
+    snprintf(port, sizeof port, "%d", 20000 + (int)getpid() % 10000);
+    const pid_t pid = child_fork();
+    if (pid > 0)
+        return pid;
+    dup2(fileno(err), STDERR_FILENO);
+    setenv("RANK", rank, 1);
+    setenv("WORLD_SIZE", "2", 1);
+    setenv("LOCAL_WORLD_SIZE", "2", 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", port, 1);
+    setenv("PLAIT_TIMEOUT", "20", 1);
+    become("60", output, NULL);
+}
+
+/* Not after the time limit of the comm's creation, for want of rank 0. */
+static void all_ranks_of_a_launcher_learn_that_the_file_cannot_be_written(void **state)
+{
+    FILE *err = tmpfile();
+    char output[PATH_MAX];
+
+    folder_write("file", "", 1);
+    strcpy(output, in_folder("file/t.json"));
+    const pid_t zero = start_launched("0", output, err), one = start_launched("1", output, err);
+    assert_int_equal(child_end(zero), 2);
+    assert_int_equal(child_end(one), 2);
+    rewind(err);
+    said[fread(said, 1, sizeof said - 1, err)] = '\0';
+    fclose(err);
+    assert_said(in_folder("file/t.json"));
+}
+
 static void wrong_arguments_are_errors(void **state)
 {
     assert_int_equal(child_run(tune_wrongly, said, sizeof said), 2);
@@ -210,6 +246,7 @@ int main(void)
         cmocka_unit_test(the_file_fits_this_machine_and_library),
         cmocka_unit_test(rows_of_other_numbers_of_ranks_stay),
         cmocka_unit_test(a_folder_that_cannot_be_made_is_an_error_at_once),
+        cmocka_unit_test(all_ranks_of_a_launcher_learn_that_the_file_cannot_be_written),
         cmocka_unit_test(wrong_arguments_are_errors),
         cmocka_unit_test(a_dead_rank_is_named),
         cmocka_unit_test(an_interrupt_leaves_no_file),

@@ -65,11 +65,9 @@ static void keep_error(struct tune_results *r)
         snprintf(r->error, sizeof r->error, "%s", plait_last_error());
 }
 
-static bool be_rank(const struct plait_comm_options *o, double time, bool first, struct tune_results *r)
+/* With the comm, which it destroys, if its creation succeeded. */
+static bool measure(enum plait_status status, struct plait_comm *comm, double time, bool first, struct tune_results *r)
 {
-    struct plait_comm *comm = NULL;
-    enum plait_status status = plait_comm_create(o, &comm);
-
     if (status == PLAIT_OK)
         status = tune_calibrate(&comm);
     if (status == PLAIT_OK)
@@ -80,11 +78,29 @@ static bool be_rank(const struct plait_comm_options *o, double time, bool first,
     return status == PLAIT_OK;
 }
 
+static bool be_rank(const struct plait_comm_options *o, double time, bool first, struct tune_results *r)
+{
+    struct plait_comm *comm = NULL;
+    const enum plait_status status = plait_comm_create(o, &comm);
+
+    return measure(status, comm, time, first, r);
+}
+
 static void end_ranks(const pid_t *child, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         if (child[i] > 0)
             kill(child[i], SIGKILL);
+}
+
+/* n: it is not one of them. */
+static uint32_t rank_of(const pid_t *child, uint32_t n, pid_t pid)
+{
+    uint32_t i = 0;
+
+    while (i < n && child[i] != pid)
+        i++;
+    return i;
 }
 
 /*
@@ -96,13 +112,16 @@ static bool await(pid_t *child, uint32_t n, const struct tune_results *r)
     bool ok = true, killed = false;
     char how[128];
 
-    for (uint32_t left = n; left > 0; left--) {
+    for (uint32_t left = n; left > 0;) {
         int status;
-        uint32_t i = 0;
         const pid_t pid = wait(&status);
-        while (i + 1 < n && child[i] != pid)
-            i++;
+        if (pid < 0 && errno != EINTR)
+            return complain("cannot wait for the ranks: %s", strerror(errno));
+        const uint32_t i = pid < 0 ? n : rank_of(child, n, pid);
+        if (i == n)
+            continue;
         child[i] = 0;
+        left--;
         ok &= status == 0;
         if (!WIFSIGNALED(status) || killed)
             continue;
@@ -192,11 +211,15 @@ static bool run_here(struct tune_results *r)
  */
 static void set_settings(void)
 {
+    static const char *const forced[] = { "PLAIT_ALGO", "PLAIT_CMA", "PLAIT_SLICE" };
     char own[1024], folder[1200];
 
     unsetenv("PLAIT_TUNING");
-    unsetenv("PLAIT_ALGO");
     plait_config_set("PLAIT_TUNING", "none", "plait-tune");
+    for (size_t i = 0; i < sizeof forced / sizeof *forced; i++) {
+        unsetenv(forced[i]);
+        plait_config_set(forced[i], "", "plait-tune"); /* the default, whatever PLAIT_CONFIG's file has */
+    }
     own_folder(own, sizeof own);
     snprintf(folder, sizeof folder, "%s/../plait", own);
     if (access(folder, F_OK) != 0)
@@ -208,18 +231,24 @@ static void set_settings(void)
 static int run_launched(const struct plait_launch *l, struct tune_results *r)
 {
     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm *comm = NULL;
+    enum plait_status status;
 
     message_hide(l->rank > 0);
     if (nrank > 0 && nrank != l->nrank)
         return complain("--ranks %u: %s has started %u; leave it out", nrank, l->launcher, l->nrank), USAGE;
-    if (l->rank == 0 && !tune_prepare(output, r))
-        return USAGE;
     o.rank = l->rank;
     o.nrank = l->nrank;
     o.id = &l->id;
     o.name = "plait-tune";
     message_hide(l->rank > 1); /* rank 1 speaks, too, since rank 0 may have died */
-    if (!be_rank(&o, seconds > 0 ? seconds : HOSTS, true, r))
+    status = plait_comm_create(&o, &comm);
+    double refused = status == PLAIT_OK && l->rank == 0 && !tune_prepare(output, r);
+    if (status == PLAIT_OK)
+        status = plait_allreduce(comm, &refused, &refused, 1, PLAIT_FLOAT64, PLAIT_MAX, NULL);
+    if (status == PLAIT_OK && refused != 0) /* rank 0 has said why */
+        return plait_comm_destroy(comm), USAGE;
+    if (!measure(status, comm, seconds > 0 ? seconds : HOSTS, true, r))
         return complain("%s", r->error), FAILED;
     return l->rank > 0 || tune_write(r) ? 0 : FAILED;
 }

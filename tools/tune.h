@@ -57,7 +57,9 @@ struct tune {
     struct tune_results *results; /* rank 0 fills it */
 };
 
-/* The comm, or another one of the same ranks, for which the library has timed copies, if it can be had. */
+/*
+ * Repeats the creation of the comm until the library's calibration succeeds, at most 20 times. *comm may be replaced.
+ */
 enum plait_status tune_calibrate(struct plait_comm **comm);
 
 /* Measure with the ranks of a comm. first: links and copies, too. Errors: the library's. */

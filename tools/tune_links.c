@@ -162,7 +162,7 @@ static uint32_t place_of(const struct tune *t, uint32_t host)
 
 /*
  * The host to which a host sends when all do: the next one of its rack, or of the same place in the next one of the
- * other racks. NO_RANK: there is none. Each is the next one of at most one.
+ * other racks. NO_RANK: there is none. Each host receives from at most one.
  */
 static uint32_t next_of(const struct tune *t, uint32_t host, bool across)
 {

@@ -144,7 +144,7 @@ enum plait_status tune_calibrate(struct plait_comm **comm)
     for (int i = 0; i < TRIES && status == PLAIT_OK; i++) {
         const struct plait_comm *c = *comm;
         struct plait_comm *again = NULL;
-        double missing = plait_comm_rank(c) == 0 && !c->copies.calibrated && c->nprocess > 0;
+        double missing = plait_comm_rank(c) == 0 && !c->copies.calibrated && c->nprocess > 0 && c->config.calibrate;
         status = plait_allreduce(*comm, &missing, &missing, 1, PLAIT_FLOAT64, PLAIT_MAX, NULL);
         if (status != PLAIT_OK || missing == 0)
             break;
