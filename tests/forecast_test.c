@@ -150,6 +150,29 @@ static void a_computed_layout_is_as_good_as_the_best_cuts(void **state)
     plait_forecast_destroy(f);
 }
 
+/* Their cost would be O(n^2) for each bucket. */
+static void a_computed_layout_of_too_many_tensors_is_refused(void **state)
+{
+    enum { MANY = 4097 };
+    static struct plait_tensor many[MANY];
+    static uint64_t at[MANY];
+    const struct plait_machine m = star(1000000000, 5000000);
+    struct plait_forecast *f = forecast_of(&m, NRANK, NULL);
+    struct plait_training t = training(0);
+    struct plait_step_time s;
+
+    (void)state;
+    for (int i = 0; i < MANY; i++)
+        many[i] = (struct plait_tensor){ "x", 16, PLAIT_FLOAT32 };
+    t.tensors = many;
+    t.ready = at;
+    t.ntensor = MANY;
+    t.layout = (struct plait_layout){ .rule = PLAIT_LAYOUT_COMPUTED };
+    assert_int_equal(plait_forecast_step(f, &t, NULL, &s), PLAIT_ERR_ARG);
+    assert_non_null(strstr(plait_last_error(), "at most 4096 tensors, but ntensor is 4097; use another rule"));
+    plait_forecast_destroy(f);
+}
+
 static void twice_the_rates_halve_the_step(void **state)
 {
     struct plait_training t = training(0);
@@ -296,6 +319,7 @@ int main(void)
         cmocka_unit_test(one_bucket_is_exposed_for_its_whole_time),
         cmocka_unit_test(buckets_wait_for_gradients_and_for_each_other),
         cmocka_unit_test(a_computed_layout_is_as_good_as_the_best_cuts),
+        cmocka_unit_test(a_computed_layout_of_too_many_tensors_is_refused),
         cmocka_unit_test(twice_the_rates_halve_the_step),
         cmocka_unit_test(a_slow_rank_computes_slowly),
         cmocka_unit_test(the_fastest_is_the_fastest),

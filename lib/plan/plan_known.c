@@ -156,10 +156,10 @@ static enum plait_status load_known(const char *path, struct known **out)
         return plait_fail_memory("out of memory for the plans of %s", path);
     const enum plait_status status = load(path, plait_algs, &k->set);
     if (status != PLAIT_OK) {
+        struct plait_saved_error e;
         free(k);
-        char text[1024];
-        snprintf(text, sizeof text, "%s", plait_last_error());
-        return plait_fail(status, "PLAIT_PLANS: %s", text);
+        plait_save_error(&e, status);
+        return plait_fail(status, "PLAIT_PLANS: %s", e.text);
     }
     strcpy(k->path, path);
     k->next = all;
