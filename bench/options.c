@@ -116,7 +116,7 @@ static const struct option rows[] = {
     OPTION_TO(PARSED, "plot", "FILE", NULL, "plot time and bandwidth against size; .svg", .parse = parse_plot),
     OPTION_IN(TEXT, "report", "FILE", report, "write one HTML page: pictures, table, what to try"),
     OPTION_TO(PARSED, "algo", "SPEC", NULL,
-              "algorithm, e.g. ring or torus:2x2, or COLLECTIVE:ALGORITHM, for that one alone (chosen by size)",
+              "algorithm, e.g. ring or torus:2x2, or COLLECTIVE:ALGORITHM, for that one alone (chosen by the library)",
               .parse = parse_algorithm),
     OPTION_IN(BYTES, "slice", "SIZE", slice, "bytes of a pipeline slice (chosen)"),
     OPTION_IN(TEXT, "nodes", "MAP", nodes, "node map that algorithms see: 4x2, or 3+1+2 (detected)"),

@@ -376,7 +376,7 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     o.payload = PLAIT_FLOAT32;
     o.algorithm = rank == 1 ? "ring" : NULL;
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
-          says("rank 0 has \"algorithm chosen by size\" where rank 1 has \"algorithm ring\""));
+          says("rank 0 has \"algorithm chosen by the library\" where rank 1 has \"algorithm ring\""));
     o.algorithm = NULL;
     o.beta = 0;
     o.rho = 1;

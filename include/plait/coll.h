@@ -156,7 +156,7 @@ struct plait_user_op {
 /* Options of one call. Start from PLAIT_CALL_DEFAULT; 0 and NULL mean "as the comm says". */
 struct plait_call {
     size_t size;           /* sizeof (struct plait_call) */
-    const char *algorithm; /* e.g. "ring", "torus:4x8"; NULL: chosen by size (plait-info --explain) */
+    const char *algorithm; /* e.g. "ring", "torus:4x8"; NULL: chosen by the library (plait-info --explain) */
     size_t slice;          /* bytes of the vector in one pipeline slice; 0: chosen */
     enum plait_round round;
     int reproducible;  /* 1: only algorithms with the canonical order; 0: as the comm says; no other value */

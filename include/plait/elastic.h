@@ -113,7 +113,7 @@ struct plait_elastic_options {
     uint32_t nserver;         /* modes with servers: 1 to nrank - 1, 0 is 1; the others: 0 */
     uint32_t threads;         /* serving threads of each server, hogwild only; 0: 2 with hogwild, else 1 */
     int reproducible;         /* sync modes: bits that do not depend on mode, algorithm and slices; the others: 0 */
-    const char *algorithm;    /* sync2, sync3: of the all-reduce; NULL: chosen by size; the others: NULL */
+    const char *algorithm;    /* sync2, sync3: of the all-reduce; NULL: chosen by the library; the others: NULL */
 };
 #define PLAIT_ELASTIC_OPTIONS_DEFAULT                                                                                \
     {                                                                                                                \

@@ -105,7 +105,7 @@ struct plait_fusion_options {
     enum plait_dtype weights; /* sharded: type of the weights that plait_fusion_gather() spreads; PLAIT_NDTYPE: none */
     int check;                /* 1: detect infinities and NaNs, and add up squares, of arrived sums */
     int reproducible;         /* 1: the same bits with any layout, slices and algorithm */
-    const char *algorithm;    /* of the buckets; NULL: chosen by size */
+    const char *algorithm;    /* of the buckets; NULL: chosen by the library (plait-info --explain) */
     int progress;             /* 1: the progress thread drives the buckets; 0: only waiting threads do */
     int trace;                /* 1: record events with their times, see plait_fusion_trace() */
     /* A CUDA stream, on all ranks or on none: everything is in memory of its GPU, see above. NULL: host memory. */

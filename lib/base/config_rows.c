@@ -195,7 +195,7 @@ static const char *parse_secret(const char *text, void *field)
 const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_ALGO", "",
       "algorithm of every call of one collective and its v-form, as COLLECTIVE:ALGORITHM, or of all-reduces; empty: "
-      "chosen by size",
+      "chosen by the library (plait-info --explain)",
       FIELD(algo), parse_algo },
     { "PLAIT_ARENA", "automatic", "bytes of library memory that a process may use; automatic: as much as main memory",
       FIELD(arena), parse_automatic },

@@ -99,5 +99,5 @@ void plait_elastic_describe(const void *options, struct plait_text *t)
     plait_text_add(t, "nserver %u\n", o->nserver);
     plait_text_add(t, "threads %u\n", o->threads);
     plait_text_add(t, "reproducible %d\n", o->reproducible != 0);
-    plait_text_add(t, "algorithm %s\n", o->algorithm != NULL ? o->algorithm : "chosen by size");
+    plait_text_add(t, "algorithm %s\n", o->algorithm != NULL ? o->algorithm : "chosen by the library");
 }

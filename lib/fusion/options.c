@@ -158,7 +158,7 @@ void plait_fusion_describe(const void *options, struct plait_text *t)
     plait_text_add(t, "check %d\n", o->check != 0);
     plait_text_add(t, "memory %s\n", o->stream != NULL ? "a GPU's" : "the host's");
     plait_text_add(t, "reproducible %d\n", o->reproducible != 0);
-    plait_text_add(t, "algorithm %s\n", o->algorithm != NULL ? o->algorithm : "chosen by size");
+    plait_text_add(t, "algorithm %s\n", o->algorithm != NULL ? o->algorithm : "chosen by the library");
     plait_text_add(t, "tensors %u\n", o->ntensor);
     for (uint32_t i = 0; i < o->ntensor; i++)
         plait_text_add(t, "tensor %u '%s', %zu %s\n", i, o->tensors[i].name, o->tensors[i].count,

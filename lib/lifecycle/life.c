@@ -192,7 +192,7 @@ static enum plait_status meet(struct plait_comm *comm, const struct plait_comm_o
                        "created, ranks: %u, hosts: %u%s, Plait %s, shared memory%s, algorithms %s", comm->nrank,
                        comm->nodes.n > 1 ? comm->nodes.n : 1, levels, plait_version(),
                        comm->remote != NULL ? " and UCX between hosts" : "",
-                       comm->config.algo[0] != '\0' ? comm->config.algo : "chosen by size");
+                       comm->config.algo[0] != '\0' ? comm->config.algo : "chosen by the library");
     } else if (comm->id != 0) {
         /*
          * The creation may succeed on another rank, which had this rank's last agreement before this rank was aborted

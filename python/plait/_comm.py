@@ -196,7 +196,7 @@ class Comm(Caller):
         servers       of the modes that have them, the last ranks of the comm; they call serve(); 0 (default): one
         threads       of a server of "hogwild"; 0 (default): 2
         reproducible  True: bits that do not depend on algorithm or placement; False (default)
-        algorithm     of the sync modes' collectives; None (default): chosen by size
+        algorithm     of the sync modes' collectives; None (default): chosen by the library
         name          for messages; None (default): "elastic"
         """
         options = _elastic.options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, servers, threads,

@@ -20,7 +20,7 @@ _PARAMETERS = {
              'the arrays\'',
 }
 _OPTIONS = {
-    'algorithm': 'such as "ring" or "torus:4x8" (plait-info --algorithms lists them); None (default): chosen by size',
+    'algorithm': 'such as "ring" or "torus:4x8" (plait-info --algorithms); None (default): chosen by the library',
     'slice': 'bytes of a pipeline slice; 0 (default): chosen',
     'round': 'rounding of 16- and 8-bit types: "once" at the end, or "hop", at every step; "default": as the comm says',
     'reproducible': 'True: bits that do not depend on the algorithm; False (default): as the comm says',
