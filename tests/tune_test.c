@@ -49,6 +49,17 @@ static void tune_until(void (*program)(void), uint32_t nrank)
     }
 }
 
+/* Values that no comm accepts. */
+static void tune_with_settings(void)
+{
+    static const char text[] = "PLAIT_ALGO = no-such\nPLAIT_CMA = x\nPLAIT_SLICE = x\nPLAIT_TUNING = /no/such\n";
+
+    folder_write("settings", text, sizeof text - 1);
+    setenv("PLAIT_CONFIG", in_folder("settings"), 1);
+    setenv("PLAIT_SLICE", "x", 1);
+    become("1", in_folder("made/here/t.json"), NULL);
+}
+
 static void tune_into_no_folder(void)
 {
     folder_write("file", "", 1);
@@ -134,6 +145,12 @@ static void rows_of_other_numbers_of_ranks_stay(void **state)
     }
     assert_true(n[2] > 0 && n[3] > 0);
     plait_tuning_finish(&t);
+}
+
+static void what_settings_force_is_not_measured(void **state)
+{
+    if (child_run(tune_with_settings, said, sizeof said) != 0)
+        fail_msg("plait-tune failed: %s", said);
 }
 
 static void a_folder_that_cannot_be_made_is_an_error_at_once(void **state)
@@ -245,6 +262,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_file_fits_this_machine_and_library),
         cmocka_unit_test(rows_of_other_numbers_of_ranks_stay),
+        cmocka_unit_test(what_settings_force_is_not_measured),
         cmocka_unit_test(a_folder_that_cannot_be_made_is_an_error_at_once),
         cmocka_unit_test(all_ranks_of_a_launcher_learn_that_the_file_cannot_be_written),
         cmocka_unit_test(wrong_arguments_are_errors),
