@@ -7,6 +7,7 @@ failed=0
 room=$(mktemp -d) || exit 1
 trap 'rm -rf "$room"' EXIT
 unset $(env | sed -n 's/^\(PLAIT_[A-Z_]*\)=.*/\1/p')
+export PLAIT_TUNING=none # not this user's
 
 # says STATUS PATTERN ARGUMENT ...: the exit status, and a line of stdout or stderr.
 says() {

@@ -93,12 +93,6 @@ static double distance(const struct plait_tuned_choice *c, uint32_t hosts, uint3
     return ratio(c->hosts, hosts) * (each > 0 ? ratio(c->ranks_per_host, each) : 1);
 }
 
-static bool is_same_key(const struct plait_tuned_choice *a, const struct plait_tuned_choice *b)
-{
-    return a->coll == b->coll && a->memory == b->memory && a->hosts == b->hosts &&
-           a->ranks_per_host == b->ranks_per_host && a->oversubscribed == b->oversubscribed;
-}
-
 void plait_tuning_keep(struct plait_tuning *t, uint32_t hosts, uint32_t each, bool oversubscribed)
 {
     const struct plait_tuned_choice *best[PLAIT_NCOLL][PLAIT_NMEMORY] = { { NULL } };
@@ -116,7 +110,7 @@ void plait_tuning_keep(struct plait_tuning *t, uint32_t hosts, uint32_t each, bo
             (&key[0][0])[k] = *(&best[0][0])[k];
     for (size_t i = 0; i < t->nrow; i++) {
         const struct plait_tuned_choice c = t->rows[i];
-        if (best[c.coll][c.memory] != NULL && is_same_key(&key[c.coll][c.memory], &c))
+        if (best[c.coll][c.memory] != NULL && plait_tuned_same_key(&key[c.coll][c.memory], &c))
             t->rows[kept++] = c;
     }
     t->nrow = kept;
