@@ -215,7 +215,8 @@ HearUse = CFUNCTYPE(None, c_void_p, POINTER(SimUse))
 
 
 class SimOptions(Structure):
-    _fields_ = [('place', POINTER(c_uint32)), ('event', HearEvent), ('use', HearUse), ('arg', c_void_p)]
+    _fields_ = [('place', POINTER(c_uint32)), ('event', HearEvent), ('use', HearUse), ('arg', c_void_p),
+                ('algorithms', c_void_p)]
 
 
 class ForecastOptions(Structure):
