@@ -401,10 +401,11 @@ static int capture_two(struct plait_comm **comm, uint32_t rank, void *arg)
     }
     CHECK(plait_group_end() == PLAIT_ERR_UNSUPPORTED &&
           strstr(plait_last_error(), "streams of several captures") != NULL);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         CHECK(device.capture_end(d[i].cuda, &graph) == 0 && device.graph_destroy(graph) == 0);
+    ranks_meet();
+    for (int i = 0; i < 2; i++)
         CHECK(device_end(&d[i]));
-    }
     CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_UNSUPPORTED);
     *comm = NULL;
     return 0;
