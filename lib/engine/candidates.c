@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 #define MOST_SIMULATED \
-    (1u << 12)       /* messages of all candidates in a slice: some ms of each rank, which may share processors */
-#define CLOSE     32 /* a 32nd: about 3 % */
+    (1u << 12)      /* messages of all candidates in a slice: some ms of each rank, which may share processors */
+#define CLOSE     8 /* an eighth */
 #define PS_PER_NS 1000
 #define PS_PER_S  1e12
 
@@ -112,19 +112,29 @@ static uint32_t next_candidate(const struct candidate *all, uint32_t n, uint64_t
 }
 
 /*
- * Is x better than y? Times that differ by less than 3 % decide nothing, as the model is not so exact. Then the
- * canonical order is preferred, since results do not depend on the size then, after that few steps in a row, and few
- * messages.
+ * Is x to be preferred to y, which takes about as long? Times that differ by less than an eighth decide nothing, as the
+ * model is not so exact. Then the canonical order is preferred, since results do not depend on the size then, after
+ * that few steps in a row, and few messages.
  */
-static bool is_better(const struct candidate *x, const struct candidate *y)
+static bool is_preferred(const struct candidate *x, const struct candidate *y)
 {
-    if (x->time < y->time - y->time / CLOSE || y->time < x->time - x->time / CLOSE)
-        return x->time < y->time;
     if (x->alg->canonical != y->alg->canonical)
         return x->alg->canonical;
     if (x->claim.depth != y->claim.depth)
         return x->claim.depth < y->claim.depth;
-    return x->claim.rounds < y->claim.rounds;
+    return x->claim.rounds != y->claim.rounds ? x->claim.rounds < y->claim.rounds : x->time < y->time;
+}
+
+/* Of those that take at most an eighth longer than the least time. */
+static uint32_t find_best(const struct candidate *all, uint32_t n, uint64_t least)
+{
+    uint32_t best = UINT32_MAX;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (all[i].time > 0 && all[i].time - all[i].time / CLOSE <= least &&
+            (best == UINT32_MAX || is_preferred(&all[i], &all[best])))
+            best = i;
+    return best;
 }
 
 /* The rest of the candidates by time. */
@@ -144,15 +154,16 @@ static enum plait_status time_all(const struct plait_machine *m, const uint32_t 
                                   struct plait_pick *out, struct candidate *all, uint32_t n)
 {
     uint64_t left = MOST_SIMULATED;
-    uint32_t best = UINT32_MAX, i;
+    uint64_t least = UINT64_MAX;
+    uint32_t i;
 
-    while ((i = next_candidate(all, n, best != UINT32_MAX ? all[best].time : UINT64_MAX)) != UINT32_MAX) {
+    while ((i = next_candidate(all, n, least)) != UINT32_MAX) {
         const enum plait_status status = time_candidate(m, place, shape, out->bytes, &all[i], &left);
         if (status != PLAIT_OK)
             return status;
-        if (best == UINT32_MAX || is_better(&all[i], &all[best]))
-            best = i;
+        least = all[i].time < least ? all[i].time : least;
     }
+    const uint32_t best = find_best(all, n, least);
     const struct candidate first = all[best];
     all[best] = all[0];
     all[0] = first;
