@@ -85,7 +85,7 @@ static bool read_slow(const struct reader *r, const struct place *root, size_t i
            reader_wrong_value(r, &p, "links", must);
 }
 
-/* What the library says against the machine, with the line of the level that it names. */
+/* The library's objection to the machine, with the line of the level that it names. */
 static bool check(const struct reader *r, const struct place *root, const struct plait_machine *m,
                   const char *(*refuses)(const struct plait_machine *machine))
 {

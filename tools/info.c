@@ -230,7 +230,7 @@ static void print_candidate(const struct plait_candidate *c, bool first, const c
 
 /* ---- What would run ---------------------------------------------------------------------------- */
 
-/* Where another algorithm is chosen. */
+/* Print the sizes from which another algorithm is chosen. */
 static int print_crossings(const struct plait_shape *shape, size_t most, enum plait_dtype type, enum plait_op op,
                            const struct plait_call *call)
 {

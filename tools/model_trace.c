@@ -5,8 +5,8 @@
  */
 #include "model.h"
 
-#include "allocate.h"
 #include "../files/json_line.h"
+#include "allocate.h"
 #include "message.h"
 
 #include <inttypes.h>

@@ -27,14 +27,14 @@ struct tune_cell {
     double seconds[TUNE_MOST];
 };
 
-/* Where a measured choice is not the model's. */
+/* A measured choice that is not the model's. */
 struct tune_gain {
     enum plait_coll coll;
     uint32_t nrank;
     struct tune_cell cell;
 };
 
-/* What the ranks have found. If they are processes of plait-tune's own, they share it with the first process. */
+/* The results of the ranks. Processes that plait-tune started share them with the first process. */
 struct tune_results {
     struct plait_tuning tuning; /* rows: set at the end */
     struct plait_tuned_choice row[TUNE_ROWS];

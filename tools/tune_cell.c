@@ -29,7 +29,7 @@
 #define FIRST_RUNS  50   /* in the first: one operation says little about the time of others */
 #define PATIENCE    3    /* a cell may take so many times its share */
 
-/* What rank 0 tells the others. */
+/* Rank 0 tells this to the others. */
 struct order {
     double seconds; /* for this cell; 0: it is not measured */
     uint32_t n;

@@ -234,7 +234,7 @@ void plait_model_destroy(struct plait_model *m)
 
 /* ---- Picks -------------------------------------------------------------------------------------------------- */
 
-/* What was measured for vectors of this size; NULL: nothing that may be used. */
+/* The measured row for vectors of this size; NULL: none may be used. */
 static const struct plait_tuned_choice *find_row(const struct plait_model *model, const struct plait_shape *shape,
                                                  size_t bytes, bool canonical, bool device)
 {

@@ -58,8 +58,8 @@ static enum plait_status make_model(struct plait_comm *comm, const uint32_t *nod
 }
 
 /*
- * What each rank shows the others at the end of a creation. Only rank 0's links and rows are used; of a node's lowest
- * rank, its copies.
+ * Each rank shows this to the others at the end of a creation. Only rank 0's links and rows are used; of a node's
+ * lowest rank, its copies.
  */
 struct shown {
     struct plait_copies copies;

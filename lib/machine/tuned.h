@@ -5,7 +5,7 @@
 
 #include "plugin/tuning.h"
 
-/* What follows the error of a file that cannot be used. */
+/* This text follows the error of a file that cannot be used. */
 #define PLAIT_WITHOUT_TUNING "; algorithms are chosen by the model of the machine"
 
 #define PLAIT_TUNING_PATH 512 /* bytes */

@@ -20,7 +20,7 @@ enum plait_status plait_tuning_load(const char *path, struct plait_tuning *out)
     return status;
 }
 
-/* What cannot be read is not written. */
+/* A tuning that loading would refuse is not written. */
 static enum plait_status write_text(const struct plait_files_plugin *plugin, const struct plait_tuning *t,
                                     const char *path, char **text)
 {

@@ -14,7 +14,7 @@ static const char *refuses(const struct plait_machine *m)
     return plait_machine_check(m) == PLAIT_OK ? NULL : plait_last_error();
 }
 
-/* What is refused has a line. */
+/* Each refusal names a line. */
 static inline bool machine_of_text(const char *text, size_t bytes, struct plait_machine *out)
 {
     const struct plait_file file = { "fuzz", text, bytes };

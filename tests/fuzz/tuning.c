@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tuning files: what is taken is in order, and is written and read again as itself. What is refused has a line. */
+/* Tuning files: a valid one is written and read again unchanged. Each refusal names a line. */
 #include "fuzz.h"
 
 #include "plugin/files.h"
