@@ -179,7 +179,7 @@ static int wait_and_start(struct plait_comm **comm, uint32_t rank, void *arg)
     const struct job *job = arg;
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *request = NULL;
-    static int32_t v[2][COUNT / 16]; /* long enough that each needs the other */
+    static int32_t in[COUNT / 16], sums[2][COUNT / 16]; /* long enough that each needs the other */
     char byte = 0;
 
     is_rank = true;
@@ -188,10 +188,10 @@ static int wait_and_start(struct plait_comm **comm, uint32_t rank, void *arg)
     for (unsigned k = 0; k < 20; k++) {
         if (rank == 1)
             usleep(2000);
-        CHECK(plait_allreduce(*comm, v[0], v[1], COUNT / 16, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+        CHECK(plait_allreduce(*comm, in, sums[rank], COUNT / 16, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
         CHECK(plait_wait(&request) == PLAIT_OK);
         usleep(rank == 0 ? 5000 : 0); /* the thread has gone to sleep */
-        CHECK(plait_allreduce(*comm, v[0], v[1], COUNT / 16, PLAIT_INT32, PLAIT_SUM, rank == 0 ? &call : NULL) ==
+        CHECK(plait_allreduce(*comm, in, sums[rank], COUNT / 16, PLAIT_INT32, PLAIT_SUM, rank == 0 ? &call : NULL) ==
               PLAIT_OK);
         CHECK(rank == 0 ? read(job->done[0], &byte, 1) == 1 : write(job->done[1], &byte, 1) == 1);
         CHECK(plait_wait(&request) == PLAIT_OK);
