@@ -399,14 +399,14 @@ static void ranks_with_other_speeds_choose_alike(void **state)
 /* An operation is never tried in another way. */
 static int repeat(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static float in[100000], out[100000];
+    static float in[100000], out[3][100000];
     struct plait_comm_stats before = { 0 }, after;
     uint64_t first = 0;
 
     (void)arg;
     for (unsigned i = 0; i < 20; i++) {
         plait_comm_stats(*comm, &before);
-        if (plait_allreduce(*comm, in, out, 100000, PLAIT_FLOAT32, PLAIT_SUM, NULL) != PLAIT_OK)
+        if (plait_allreduce(*comm, in, out[rank], 100000, PLAIT_FLOAT32, PLAIT_SUM, NULL) != PLAIT_OK)
             return fprintf(stderr, "rank %u: %s\n", rank, plait_last_error());
         plait_comm_stats(*comm, &after);
         first = i == 0 ? after.messages - before.messages : first;

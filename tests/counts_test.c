@@ -104,7 +104,7 @@ static int a_collective_that_was_called_before_allocates_nothing(struct plait_co
     const uint32_t nrank = plait_comm_nrank(*comm);
     struct collective all[2 + NCOLLECTIVE + NSIZED] = { { .coll = PLAIT_ALLREDUCE }, { .coll = PLAIT_BARRIER } };
     const size_t n = sizeof all / sizeof *all;
-    static char in[65536], out[65536];
+    static _Thread_local char in[65536], out[65536];
 
     for (size_t i = 0; i < n; i++) {
         const bool vform = i >= 2 + NCOLLECTIVE;
@@ -145,7 +145,7 @@ static volatile sig_atomic_t trapped, trapped_number;
 /* Sums and moves of other sizes on every call, over links that no size makes eager (ranks seem to be on two hosts). */
 static int change_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static float in[2048], out[4096];
+    static _Thread_local float in[2048], out[4096];
     uint64_t bound = 0;
 
     for (size_t n = 1; n <= 64; n++) {
