@@ -6,6 +6,7 @@
 
 #include "machine/tuned.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static char said[4096]; /* on standard error */
@@ -74,6 +75,19 @@ static void tune_wrongly(void)
 static void tune_with_an_argument(void)
 {
     become("2", in_folder("t.json"), "all");
+}
+
+static void check_wrongly(void)
+{
+    become("2", in_folder("t.json"), "--check");
+}
+
+static void check(void)
+{
+    setenv("PLAIT_TUNING", in_folder("made/here/t.json"), 1);
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    execl(TUNE, "plait-tune", "--check", "--ranks", "3", "--seconds", seconds, (char *)NULL);
+    _exit(126);
 }
 
 static void tune_at_length(void)
@@ -160,6 +174,25 @@ static void a_folder_that_cannot_be_made_is_an_error_at_once(void **state)
     assert_null(strstr(said, "ranks:"));
 }
 
+/* On a busy machine a short time is too short for a cell. */
+static void a_check_says_how_good_the_choices_of_the_file_are(void **state)
+{
+    unsigned cells = 0;
+
+    for (size_t k = 0; k < sizeof times / sizeof *times && cells == 0; k++) {
+        seconds = times[k];
+        if (child_run(check, said, sizeof said) != 0)
+            fail_msg("plait-tune --check failed: %s", said);
+        const char *line = strstr(said, " cells measured with every algorithm");
+        while (line != NULL && line > said && line[-1] != '\n')
+            line--;
+        assert_non_null(line);
+        cells = (unsigned)strtoul(line, NULL, 10);
+    }
+    assert_true(cells > 0);
+    assert_said(in_folder("made/here/t.json"));
+}
+
 /* Of two ranks of a launcher. */
 static pid_t start_launched(const char *rank, const char *output, FILE *err)
 {
@@ -202,6 +235,8 @@ static void wrong_arguments_are_errors(void **state)
     assert_said("--rounds");
     assert_int_equal(child_run(tune_with_an_argument, said, sizeof said), 2);
     assert_said("'all'");
+    assert_int_equal(child_run(check_wrongly, said, sizeof said), 2);
+    assert_said("--output");
     assert_no_files();
 }
 
@@ -262,6 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_file_fits_this_machine_and_library),
         cmocka_unit_test(rows_of_other_numbers_of_ranks_stay),
+        cmocka_unit_test(a_check_says_how_good_the_choices_of_the_file_are),
         cmocka_unit_test(what_settings_force_is_not_measured),
         cmocka_unit_test(a_folder_that_cannot_be_made_is_an_error_at_once),
         cmocka_unit_test(all_ranks_of_a_launcher_learn_that_the_file_cannot_be_written),

@@ -26,12 +26,14 @@
 #define MOST_RUNS  12
 #define ONE_HOST   50.0 /* seconds */
 #define HOSTS      150.0
+#define CHECK      300.0
 #define FAILED     1
 #define USAGE      2
 
 static uint32_t nrank;
 static double seconds;
 static const char *output;
+static bool checking;
 
 static const struct option options[] = {
     OPTION_TO(COUNT, "ranks", "N", &nrank,
@@ -40,6 +42,8 @@ static const struct option options[] = {
     OPTION_TO(REAL, "seconds", "S", &seconds, "time to take (default: 50, on several hosts 150)", .least = 1,
               .most = 3600),
     OPTION_TO(TEXT, "output", "FILE", &output, "file to write (default: tuning.json in ~/.config/plait)"),
+    OPTION_TO(FLAG, "check", NULL, &checking,
+              "write nothing; compare the choices with every algorithm, on ranks and sizes that are not tuned (300 s)"),
     OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
 
@@ -66,24 +70,25 @@ static void keep_error(struct tune_results *r)
 }
 
 /* With the comm, which it destroys, if its creation succeeded. */
-static bool measure(enum plait_status status, struct plait_comm *comm, double time, bool first, struct tune_results *r)
+static bool measure(enum plait_status status, struct plait_comm *comm, double time, enum tune_task task,
+                    struct tune_results *r)
 {
     if (status == PLAIT_OK)
         status = tune_calibrate(&comm);
     if (status == PLAIT_OK)
-        status = tune_ranks(comm, time, first, r);
+        status = tune_ranks(comm, time, task, r);
     if (status != PLAIT_OK)
         keep_error(r);
     plait_comm_destroy(comm);
     return status == PLAIT_OK;
 }
 
-static bool be_rank(const struct plait_comm_options *o, double time, bool first, struct tune_results *r)
+static bool be_rank(const struct plait_comm_options *o, double time, enum tune_task task, struct tune_results *r)
 {
     struct plait_comm *comm = NULL;
     const enum plait_status status = plait_comm_create(o, &comm);
 
-    return measure(status, comm, time, first, r);
+    return measure(status, comm, time, task, r);
 }
 
 static void end_ranks(const pid_t *child, uint32_t n)
@@ -132,7 +137,7 @@ static bool await(pid_t *child, uint32_t n, const struct tune_results *r)
     return ok || killed ? ok : complain("%s", r->error);
 }
 
-static bool start_ranks(uint32_t n, double time, bool first, struct tune_results *r)
+static bool start_ranks(uint32_t n, double time, enum tune_task task, struct tune_results *r)
 {
     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
     struct plait_unique_id id;
@@ -151,7 +156,7 @@ static bool start_ranks(uint32_t n, double time, bool first, struct tune_results
             return false;
         }
         if (child[o.rank] == 0) {
-            const bool ok = be_rank(&o, time, first, r);
+            const bool ok = be_rank(&o, time, task, r);
             fflush(NULL);
             _exit(!ok);
         }
@@ -162,6 +167,7 @@ static bool start_ranks(uint32_t n, double time, bool first, struct tune_results
 /* The numbers of ranks to measure with. */
 static uint32_t plan_runs(uint32_t n[MOST_RUNS])
 {
+    static const uint32_t untuned[] = { 3, 5, 6, 7 };
     struct plait_topology host;
     uint32_t k = 0;
 
@@ -169,6 +175,10 @@ static uint32_t plan_runs(uint32_t n[MOST_RUNS])
     if (nrank > 0) {
         n[0] = nrank;
         return 1;
+    }
+    if (checking) {
+        memcpy(n, untuned, sizeof untuned);
+        return sizeof untuned / sizeof *untuned;
     }
     const uint32_t all = host.ncpu < 2 ? 2 : host.ncpu > MOST_RANKS / 2 ? MOST_RANKS / 2 : host.ncpu;
     n[k++] = all;
@@ -198,7 +208,7 @@ static bool run_here(struct tune_results *r)
 
     look_at_load();
     for (uint32_t k = 0; k < runs; k++)
-        if (!start_ranks(n[k], seconds / runs, k == 0, r))
+        if (!start_ranks(n[k], seconds / runs, checking ? TUNE_CHECK : k == 0 ? TUNE_LINKS_TOO : TUNE_CHOICES, r))
             return false;
     return true;
 }
@@ -206,19 +216,21 @@ static bool run_here(struct tune_results *r)
 /* ---- The program ------------------------------------------------------------------------------- */
 
 /*
- * Measure without what was measured or forced before. libplait is a part of this program, which would look for plug-ins
- * beside itself.
+ * Tune without what was tuned or forced before; check what was tuned. libplait is a part of this program, which would
+ * look for plug-ins beside itself.
  */
 static void set_settings(void)
 {
     static const char *const forced[] = { "PLAIT_ALGO", "PLAIT_CMA", "PLAIT_SLICE" };
     char own[1024], folder[1200];
 
-    unsetenv("PLAIT_TUNING");
-    plait_config_set("PLAIT_TUNING", "none", "plait-tune");
     for (size_t i = 0; i < sizeof forced / sizeof *forced; i++) {
         unsetenv(forced[i]);
         plait_config_set(forced[i], "", "plait-tune"); /* the default, whatever PLAIT_CONFIG's file has */
+    }
+    if (!checking) {
+        unsetenv("PLAIT_TUNING");
+        plait_config_set("PLAIT_TUNING", "none", "plait-tune");
     }
     own_folder(own, sizeof own);
     snprintf(folder, sizeof folder, "%s/../plait", own);
@@ -243,14 +255,18 @@ static int run_launched(const struct plait_launch *l, struct tune_results *r)
     o.name = "plait-tune";
     message_hide(l->rank > 1); /* rank 1 speaks, too, since rank 0 may have died */
     status = plait_comm_create(&o, &comm);
-    double refused = status == PLAIT_OK && l->rank == 0 && !tune_prepare(output, r);
+    double refused = status == PLAIT_OK && !checking && l->rank == 0 && !tune_prepare(output, r);
     if (status == PLAIT_OK)
         status = plait_allreduce(comm, &refused, &refused, 1, PLAIT_FLOAT64, PLAIT_MAX, NULL);
     if (status == PLAIT_OK && refused != 0) /* rank 0 has said why */
         return plait_comm_destroy(comm), USAGE;
-    if (!measure(status, comm, seconds > 0 ? seconds : HOSTS, true, r))
+    if (!measure(status, comm,
+                 seconds > 0 ? seconds
+                 : checking  ? CHECK
+                             : HOSTS,
+                 checking ? TUNE_CHECK : TUNE_LINKS_TOO, r))
         return complain("%s", r->error), FAILED;
-    return l->rank > 0 || tune_write(r) ? 0 : FAILED;
+    return l->rank > 0 || checking || tune_write(r) ? 0 : FAILED;
 }
 
 static int run(struct tune_results *r)
@@ -264,11 +280,13 @@ static int run(struct tune_results *r)
     if (launch.nrank > 1) {
         status = run_launched(&launch, r);
     } else {
-        seconds = seconds > 0 ? seconds : ONE_HOST;
-        status = !tune_prepare(output, r) ? USAGE : run_here(r) && tune_write(r) ? 0 : FAILED;
+        seconds = seconds > 0 ? seconds : checking ? CHECK : ONE_HOST;
+        if (!checking && !tune_prepare(output, r))
+            return USAGE;
+        status = run_here(r) && (checking || tune_write(r)) ? 0 : FAILED;
     }
     if (status == 0 && launch.rank == 0)
-        tune_show(r);
+        checking ? tune_show_check(r) : tune_show(r);
     return status;
 }
 
@@ -282,6 +300,8 @@ int main(int argc, char **argv)
         return USAGE;
     if (nrest > 0)
         option_misuse("unexpected argument '%s'; plait-tune has only options", argv[1]);
+    if (checking && output != NULL)
+        option_misuse("--output has no effect with --check, which writes no file; leave it out");
     set_settings();
     r = mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (r == MAP_FAILED)

@@ -18,7 +18,7 @@
  */
 #define MANY        4
 #define CLOSE       1.6
-#define MANY_HOSTS  TUNE_MOST
+#define MANY_HOSTS  6
 #define CLOSE_HOSTS 3.0
 #define FAR         3.0  /* one that takes so many times what the fastest takes is not measured further */
 #define DECISIVE    0.03 /* of the time; smaller differences decide nothing */
@@ -27,6 +27,7 @@
 #define LEAST       3
 #define MOST_RUNS   2000 /* operations in a round */
 #define FIRST_RUNS  50   /* in the first: one operation says little about the time of others */
+#define DOUBT       1.82 /* times the distance of the quartiles over the root of n: half a median's 95 % interval */
 #define PATIENCE    3    /* a cell may take so many times its share */
 
 /* Rank 0 tells this to the others. */
@@ -106,37 +107,59 @@ static void add_candidate(const struct tune *t, enum plait_coll coll, const char
     snprintf(o->algorithm[o->n++], sizeof o->algorithm[0], "%s", name);
 }
 
-/* The model's choice and those close to it, or the names. `guess` becomes the model's time, if it is not known. */
-static enum plait_status find_candidates(const struct tune *t, enum plait_coll coll, size_t bytes,
-                                         const char *const *names, double *guess, struct order *o)
+/* All that apply to these ranks. */
+static void add_all(const struct tune *t, enum plait_coll coll, struct order *o)
+{
+    const struct plait_comm *c = t->comm;
+
+    for (const struct plait_alg *const *a = plait_algs; *a != NULL && o->n < TUNE_MOST; a++) {
+        struct plait_shape s = {
+            .coll = coll, .nrank = t->nrank, .node = c->node, .nlevel = c->nlevel, .level = c->level
+        };
+        const struct plait_alg *alg;
+        if ((*a)->coll == coll && plait_alg_find(plait_algs, (*a)->name, &s, &alg) == PLAIT_OK)
+            add_candidate(t, coll, (*a)->name, o);
+    }
+}
+
+static void add_close(const struct tune *t, enum plait_coll coll, const struct plait_choice *choice, struct order *o)
 {
     const uint32_t most = t->nhost > 1 ? MANY_HOSTS : MANY;
     const double close = t->nhost > 1 ? CLOSE_HOSTS : CLOSE;
-    struct plait_choice choice;
-    enum plait_status status = PLAIT_OK;
+    const struct plait_candidate *c = choice->candidate;
 
-    for (o->n = 0; names != NULL && names[o->n] != NULL; o->n++)
-        snprintf(o->algorithm[o->n], sizeof o->algorithm[0], "%s", names[o->n]);
-    if (names == NULL)
-        status = plait_comm_choose(t->comm, coll, bytes / sizeof(float), PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &choice);
-    if (names != NULL || status != PLAIT_OK || strcmp(choice.path, "eager") == 0)
+    for (uint32_t i = 1; i < choice->ncandidate && o->n < most; i++)
+        if (c[i].predicted <= close * fmin(c[0].predicted, c[1].predicted))
+            add_candidate(t, coll, c[i].algorithm, o);
+}
+
+/* The library's choice first. Where it is the eager path, there are none. *guess: if it is 0, the prediction. */
+static enum plait_status find_candidates(const struct tune *t, enum plait_coll coll, size_t bytes,
+                                         enum tune_which which, double *guess, struct order *o)
+{
+    struct plait_choice choice;
+    const enum plait_status status =
+        plait_comm_choose(t->comm, coll, bytes / sizeof(float), PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &choice);
+
+    if (status != PLAIT_OK || strcmp(choice.path, "eager") == 0)
         return status;
     snprintf(o->algorithm[o->n++], sizeof o->algorithm[0], "%s", choice.algorithm);
-    for (uint32_t i = 1; i < choice.ncandidate && o->n < most; i++)
-        if (choice.candidate[i].predicted <= close * fmin(choice.candidate[0].predicted, choice.candidate[1].predicted))
-            add_candidate(t, coll, choice.candidate[i].algorithm, o);
+    if (which == TUNE_ALL)
+        add_all(t, coll, o);
+    else
+        add_close(t, coll, &choice, o);
     if (*guess <= 0 && choice.ncandidate > 0)
         *guess = choice.candidate[0].predicted;
     return status;
 }
 
-/* Is there time for this cell? If it is short, there may be for two candidates. */
-static void allow(const struct tune *t, double share, double guess, struct order *o)
+/* Is there time for this cell? If it is short, there may be for the first candidates, at least `least` of them. */
+static void allow(const struct tune *t, double share, double guess, uint32_t least, struct order *o)
 {
     const double left = t->until - plait_clock(), most = fmin(PATIENCE * share * left, left);
 
     o->seconds = fmax(share * left, 0);
-    while (o->n > 2 && guess * o->n * (2 + LEAST) > most)
+    while (o->n > least && guess * o->n * (2 + LEAST) > most)
         o->n--;
     if (o->n == 0 || guess * o->n * (2 + LEAST) > most)
         o->seconds = 0;
@@ -181,6 +204,7 @@ static void keep_close(struct order *o, double *once)
 static void decide(const struct order *o, uint32_t rounds, double (*seconds)[TUNE_MOST], struct tune_cell *out)
 {
     double faster[MOST], x[MOST], best = 1 / (1 - DECISIVE), second = INFINITY;
+    struct stats stats;
 
     out->n = o->n;
     memcpy(out->algorithm, o->algorithm, sizeof out->algorithm);
@@ -190,9 +214,11 @@ static void decide(const struct order *o, uint32_t rounds, double (*seconds)[TUN
             faster[r] = seconds[r][0] / seconds[r][c];
         }
         out->seconds[c] = median_of(x, rounds);
-        const double median = median_of(faster, rounds);
-        if (c > 0 && rounds >= LEAST && median > best && quartile_of(faster, rounds) > 1) {
-            best = median;
+        stats = stats_of(faster, rounds);
+        out->faster[c] = stats.median;
+        out->doubt[c] = DOUBT * 2 * (stats.median - stats.quartile) / sqrt(rounds) / stats.median;
+        if (c > 0 && rounds >= LEAST && stats.median > best && stats.quartile > 1) {
+            best = stats.median;
             out->best = c;
         }
     }
@@ -262,7 +288,7 @@ static enum plait_status measure(const struct tune *t, enum plait_coll coll, siz
 }
 
 enum plait_status tune_cell(struct tune *t, enum plait_coll coll, size_t bytes, const char *const *names, double share,
-                            double guess, struct tune_cell *out)
+                            double guess, enum tune_which which, struct tune_cell *out)
 {
     struct order o = { 0 };
     enum plait_status status = PLAIT_OK;
@@ -270,10 +296,12 @@ enum plait_status tune_cell(struct tune *t, enum plait_coll coll, size_t bytes, 
     *out = (struct tune_cell){ 0 };
     if (needed(t, coll, bytes) > t->room)
         return PLAIT_OK;
-    if (t->rank == 0)
-        status = find_candidates(t, coll, bytes, names, &guess, &o);
+    for (; names != NULL && names[o.n] != NULL; o.n++)
+        snprintf(o.algorithm[o.n], sizeof o.algorithm[0], "%s", names[o.n]);
+    if (t->rank == 0 && names == NULL)
+        status = find_candidates(t, coll, bytes, which, &guess, &o);
     if (t->rank == 0 && status == PLAIT_OK)
-        allow(t, share, guess, &o);
+        allow(t, share, guess, which == TUNE_ALL ? o.n : 2, &o);
     if (status == PLAIT_OK)
         status = plait_broadcast(t->comm, &o, &o, sizeof o, PLAIT_UINT8, 0, NULL);
     return status == PLAIT_OK && o.seconds > 0 ? measure(t, coll, bytes, &o, out) : status;

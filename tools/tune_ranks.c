@@ -82,9 +82,9 @@ static enum plait_status find_room(struct tune *t)
     return status == PLAIT_OK ? plait_mem_alloc(t->room, &t->out) : status;
 }
 
-static void show(const struct tune *t, size_t bytes)
+void tune_progress(const struct tune *t, const char *text)
 {
-    char size[UNITS_ROOM], hosts[32] = "";
+    char hosts[32] = "";
     const double all = t->end - t->begin, now = plait_clock();
 
     if (t->rank > 0)
@@ -92,8 +92,8 @@ static void show(const struct tune *t, size_t bytes)
     if (t->nhost > 1)
         snprintf(hosts, sizeof hosts, " on %u hosts", t->nhost);
     printf("%u ranks%s%s: %s; %.0f %% of their time is over, at most %.0f s are left\n", t->nrank, hosts,
-           t->crowded ? ", more than processors" : "", bytes > 0 ? units_bytes(size, (double)bytes) : "sizes between",
-           fmin(100 * (now - t->begin) / all, 100), fmax(t->end - now, 0));
+           t->crowded ? ", more than processors" : "", text, fmin(100 * (now - t->begin) / all, 100),
+           fmax(t->end - now, 0));
     fflush(stdout);
 }
 
@@ -103,16 +103,17 @@ static enum plait_status measure_cells(struct tune *t, struct tune_cell (*cell)[
     const double all = (PLAIT_NCOLL - 1) * TUNE_SIZES;
     enum plait_status status = PLAIT_OK;
     uint32_t done = 0;
+    char size[UNITS_ROOM];
 
     for (uint32_t k = 0; k < TUNE_SIZES && status == PLAIT_OK; k++) {
-        show(t, TUNE_SIZE(k));
+        tune_progress(t, units_bytes(size, (double)TUNE_SIZE(k)));
         for (int coll = 0; coll < PLAIT_NCOLL && status == PLAIT_OK; coll++) {
             const struct tune_cell *before = k > 0 ? &cell[coll][k - 1] : NULL;
             if (coll == PLAIT_BARRIER)
                 continue;
             const double guess = before != NULL && before->bytes > 0 ? 4 * before->seconds[before->best] : 0;
             const double share = 1 / (all - done++);
-            status = tune_cell(t, (enum plait_coll)coll, TUNE_SIZE(k), NULL, share, guess, &cell[coll][k]);
+            status = tune_cell(t, (enum plait_coll)coll, TUNE_SIZE(k), NULL, share, guess, TUNE_CLOSE, &cell[coll][k]);
         }
     }
     return status;
@@ -130,7 +131,7 @@ static enum plait_status measure_all(struct tune *t, bool first)
         status = measure_cells(t, cell);
     t->until = t->end;
     if (status == PLAIT_OK)
-        show(t, 0);
+        tune_progress(t, "sizes between");
     for (int coll = 0; coll < PLAIT_NCOLL && status == PLAIT_OK; coll++)
         status = tune_rows(t, (enum plait_coll)coll, cell[coll], BISECTION);
     free(cell);
@@ -157,7 +158,7 @@ enum plait_status tune_calibrate(struct plait_comm **comm)
     return status;
 }
 
-enum plait_status tune_ranks(struct plait_comm *comm, double seconds, bool first, struct tune_results *out)
+enum plait_status tune_ranks(struct plait_comm *comm, double seconds, enum tune_task task, struct tune_results *out)
 {
     struct tune t = { .comm = comm,
                       .rank = plait_comm_rank(comm),
@@ -167,7 +168,7 @@ enum plait_status tune_ranks(struct plait_comm *comm, double seconds, bool first
                       .results = out };
     enum plait_status status = PLAIT_ERR_NOMEM;
 
-    t.end = t.begin + seconds;
+    t.until = t.end = t.begin + seconds;
     t.host = calloc(t.nrank, sizeof *t.host);
     if (t.host != NULL)
         status = find_hosts(&t);
@@ -176,7 +177,7 @@ enum plait_status tune_ranks(struct plait_comm *comm, double seconds, bool first
     if (status == PLAIT_OK)
         status = find_room(&t);
     if (status == PLAIT_OK)
-        status = measure_all(&t, first);
+        status = task == TUNE_CHECK ? tune_check(&t) : measure_all(&t, task == TUNE_LINKS_TOO);
     plait_mem_free(t.in);
     plait_mem_free(t.out);
     free(t.host);

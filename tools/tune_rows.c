@@ -52,7 +52,7 @@ static enum plait_status find_crossing(struct tune *t, enum plait_coll coll, con
 
     for (int i = 0; i < STEPS && status == PLAIT_OK && middle.bytes > 0; i++) {
         const size_t between = (size_t)sqrt((double)from * (double)to) / 64 * 64;
-        status = tune_cell(t, coll, between, names, share, high->seconds[high->best], &middle);
+        status = tune_cell(t, coll, between, names, share, high->seconds[high->best], TUNE_CLOSE, &middle);
         if (status == PLAIT_OK && middle.bytes > 0)
             *(strcmp(winner(&middle), names[1]) == 0 ? &to : &from) = between;
     }
