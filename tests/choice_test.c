@@ -2,15 +2,18 @@
 /* Which algorithm is chosen, by the model of the machine; and that all ranks choose alike. */
 #include "ranks.h"
 
+#include "comm/comm.h"
 #include "comm/copy_mode.h"
 #include "engine/candidates.h"
 #include "machine/tuned.h"
 
+#include <plait/message.h>
 #include <plait/plan.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -415,6 +418,54 @@ static void ranks_with_other_speeds_choose_alike(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+/* ---- Copy modes of a file -------------------------------------------------------------------------------- */
+
+/* Rank 0 sends a vector of its own memory. Does the file's mode count? */
+static int copy_as_the_file_says(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plait_comm_options o = ranks_options(rank);
+    const bool staged = strstr(arg, "staged.json") != NULL;
+    float *v = calloc(100000, sizeof *v);
+    struct plait_comm_stats stats;
+    enum plait_status status;
+
+    setenv("PLAIT_TUNING", rank == 0 ? arg : "none", 1);
+    status = plait_comm_create(&o, comm);
+    if (status == PLAIT_OK)
+        status = rank == 0 ? plait_send(*comm, v, 100000, PLAIT_FLOAT32, 1, NULL)
+                           : plait_recv(*comm, v, 100000, PLAIT_FLOAT32, 0, NULL);
+    free(v);
+    if (status != PLAIT_OK)
+        return fprintf(stderr, "rank %u: %s\n", rank, plait_last_error());
+    plait_comm_stats(*comm, &stats);
+    if (rank == 0 && stats.bytes_staged != (staged || !(*comm)->cma ? 400000 : 0))
+        return fprintf(stderr, "%llu bytes staged by %s\n", (unsigned long long)stats.bytes_staged, (const char *)arg);
+    return 0;
+}
+
+static void the_copy_modes_of_rank_0s_file_count(void **state)
+{
+    static const enum plait_tuned_copy modes[] = { PLAIT_TUNED_SINGLE, PLAIT_TUNED_STAGED };
+    char paths[2][64];
+
+    for (int i = 0; i < 2; i++) {
+        const struct ranks r = { .nprocess = 2,
+                                 .nthread = 1,
+                                 .body = copy_as_the_file_says,
+                                 .arg = paths[i],
+                                 .processes = true,
+                                 .no_comm = true };
+        struct plait_tuning t;
+        plait_tuning_describe(&t);
+        t.has_copies = true;
+        for (int k = 0; k < PLAIT_TUNED_CLASSES; k++)
+            t.copies[k] = (struct plait_tuned_copies){ modes[i], PLAIT_TUNED_STAGED };
+        snprintf(paths[i], sizeof paths[i], "%s/%s", folder, i == 0 ? "single.json" : "staged.json");
+        assert_int_equal(plait_tuning_save(&t, paths[i]), PLAIT_OK);
+        assert_int_equal(ranks_run(&r), 0);
+    }
+}
+
 /* An operation is never tried in another way. */
 static int repeat(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -459,6 +510,7 @@ int main(void)
         cmocka_unit_test(a_tuning_file_decides),
         cmocka_unit_test(a_tuning_file_does_not_decide_against_the_canonical_order),
         cmocka_unit_test(ranks_with_other_files_choose_alike),
+        cmocka_unit_test(the_copy_modes_of_rank_0s_file_count),
         cmocka_unit_test(the_first_operations_of_a_size_send_the_same_messages_as_later_ones),
     };
 

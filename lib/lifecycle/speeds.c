@@ -7,6 +7,7 @@
 #include "machine/tuned.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define MOST_ROWS (4096 * 64) /* of a tuning */
 
@@ -58,11 +59,13 @@ static enum plait_status make_model(struct plait_comm *comm, const uint32_t *nod
 }
 
 /*
- * Each rank shows this to the others at the end of a creation. Only rank 0's links and rows are used; of a node's
- * lowest rank, its copies.
+ * Each rank shows this to the others at the end of a creation. Only rank 0's links, rows and modes are used; of a
+ * node's lowest rank, its copies.
  */
 struct shown {
     struct plait_copies copies;
+    uint8_t fast[PLAIT_COPY_CLASSES]; /* of the tuning; they come before those of `copies` */
+    bool has_fast;
     struct plait_tuned_link hosts; /* links between hosts */
     uint32_t tuned;                /* 1: hosts counts, and nrow rows follow */
     uint32_t nrow;
@@ -94,6 +97,10 @@ static void load_tuning(const struct plait_comm *comm, const uint32_t *node, str
                       path, out);
     shown->tuned = 1;
     shown->hosts = out->link[PLAIT_LINK_HOSTS];
+    shown->has_fast = out->has_copies;
+    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++)
+        shown->fast[k] = (uint8_t)((out->copies[k].fastest == PLAIT_TUNED_SINGLE ? PLAIT_FAST_SINGLE : 0) |
+                                   (out->copies[k].other == PLAIT_TUNED_STREAMED ? PLAIT_FAST_STREAMED : 0));
     shown->nrow = (uint32_t)out->nrow;
     plait_comm_log(comm, PLAIT_LOG_INFO, "algorithms are chosen by %s (%s, %s)", path, out->processor, out->date);
 }
@@ -133,6 +140,8 @@ enum plait_status plait_speeds_agree(struct plait_comm *comm, struct plait_boots
         load_tuning(comm, node, &tuning, &own);
     status = plait_bootstrap_allgather(boot, status, &own, sizeof own, all);
     if (status == PLAIT_OK) {
+        if (all[0].has_fast)
+            memcpy(all[first].copies.fast, all[0].fast, sizeof all[0].fast);
         take_copies(comm, first, &all[first].copies);
         status = all[0].tuned ? share_tuning(comm, boot, &all[0], &tuning)
                               : plait_model_use(comm->model, &all[0].copies, NULL);
