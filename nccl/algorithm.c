@@ -118,6 +118,9 @@ enum plait_status nccl_algorithm_pick(const struct nccl_call *c, const struct pl
 {
     char part[256];
     struct plait_call o = *options;
+    const struct plait_shape shape = { .coll = (enum plait_coll)c->kind->coll,
+                                       .root = c->kind->rooted ? c->root : 0,
+                                       .inplace = is_inplace(c) };
     struct plait_choice choice;
     enum plait_status status = PLAIT_OK;
     bool named = true;
@@ -132,8 +135,7 @@ enum plait_status nccl_algorithm_pick(const struct nccl_call *c, const struct pl
     o.algorithm = out;
     for (const char *rest = part[0] != '\0' ? part : NULL; rest != NULL;) {
         rest = next_name(rest, out, 64);
-        status = plait_comm_choose(atomic_load(&c->comm->plait), (enum plait_coll)c->kind->coll, c->count, c->type,
-                                   c->scale.op, is_inplace(c), &o, &choice);
+        status = plait_comm_choose(atomic_load(&c->comm->plait), &shape, c->count, c->type, c->scale.op, &o, &choice);
         if (status == PLAIT_OK)
             return PLAIT_OK;
     }

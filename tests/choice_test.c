@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which algorithm is chosen, by the model of the machine; and that all ranks choose alike. */
+#include "plans.h"
 #include "ranks.h"
 
 #include "comm/comm.h"
@@ -141,6 +142,43 @@ static void the_choice_follows_the_size(void **state)
     }
 }
 
+/* Of a rank that is alone on its host, or of one beside others. */
+static void the_root_counts(void **state)
+{
+    static const uint32_t hosts[] = { 0, 0, 0, 0, 0, 0, 1 };
+    struct plait_shape shape = { .coll = PLAIT_BROADCAST, .nrank = 7, .node = hosts };
+    struct plait_choice near, far;
+
+    (void)state;
+    assert_int_equal(plait_choose(&shape, 1 << 20, PLAIT_FLOAT32, PLAIT_SUM, NULL, &near), PLAIT_OK);
+    shape.root = 6;
+    assert_int_equal(plait_choose(&shape, 1 << 20, PLAIT_FLOAT32, PLAIT_SUM, NULL, &far), PLAIT_OK);
+    assert_true(near.candidate[0].predicted != far.candidate[0].predicted);
+    shape.root = 7;
+    assert_int_equal(plait_choose(&shape, 1 << 20, PLAIT_FLOAT32, PLAIT_SUM, NULL, &far), PLAIT_ERR_ARG);
+}
+
+/* Where all ranks know the sizes, among the algorithms of which each message is one block. */
+static void the_model_chooses_for_blocks_of_different_sizes(void **state)
+{
+    (void)state;
+    for (int coll = 0; coll < PLAIT_NCOLL; coll++)
+        for (uint32_t n = 4; n <= 12; n += 4) {
+            const struct plait_shape shape = { (enum plait_coll)coll, .nrank = n, .node = two_each, .vform = true };
+            const struct plait_geometry g = plait_geometry_of(shape.coll, n, 0, 0, 1);
+            struct plait_choice c;
+            if (g.kind == PLAIT_KIND_VECTOR)
+                continue;
+            assert_int_equal(plait_choose(&shape, 1 << 20, PLAIT_FLOAT32, PLAIT_SUM, NULL, &c), PLAIT_OK);
+            if (g.kind == PLAIT_KIND_PART && !g.rooted)
+                check_candidates(&c, &shape);
+            else
+                assert_true(c.ncandidate == 0 && strcmp(c.algorithm, "direct") == 0);
+            for (uint32_t i = 0; i < c.ncandidate; i++)
+                assert_string_not_equal(c.candidate[i].algorithm, "bruck");
+        }
+}
+
 /* Thousands of ranks are not simulated, but priced by their claims. */
 static void many_ranks_are_estimated(void **state)
 {
@@ -159,24 +197,33 @@ static void many_ranks_are_estimated(void **state)
 /* ---- Ranks ------------------------------------------------------------------------------------------------ */
 
 /* Do all ranks make rank 0's choice? */
+static int compare(struct plait_comm *comm, uint32_t rank, const struct plait_shape *shape, size_t count)
+{
+    struct plait_choice all[4], c;
+
+    memset(&c, 0, sizeof c);
+    if (plait_comm_choose(comm, shape, count, PLAIT_INT32, PLAIT_SUM, NULL, &c) != PLAIT_OK ||
+        plait_allgather(comm, &c, all, sizeof c, PLAIT_UINT8, NULL) != PLAIT_OK)
+        return fprintf(stderr, "rank %u: %s\n", rank, plait_last_error());
+    for (uint32_t r = 0; r < 4; r++)
+        if (memcmp(&all[r], &c, sizeof c) != 0)
+            return fprintf(stderr, "%s: rank %u has %s, rank %u %s\n", plait_coll_name(shape->coll), rank, c.algorithm,
+                           r, all[r].algorithm);
+    return 0;
+}
+
 static int choose_alike(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct plait_choice all[4];
-
     (void)arg;
     for (int coll = 0; coll < PLAIT_NCOLL; coll++)
-        for (size_t i = 0; i < NCOUNT; i++) {
-            struct plait_choice c;
-            memset(&c, 0, sizeof c);
-            if (plait_comm_choose(*comm, (enum plait_coll)coll, coll == PLAIT_BARRIER ? 0 : counts[i], PLAIT_INT32,
-                                  PLAIT_SUM, 0, NULL, &c) != PLAIT_OK ||
-                plait_allgather(*comm, &c, all, sizeof c, PLAIT_UINT8, NULL) != PLAIT_OK)
-                return fprintf(stderr, "rank %u: %s\n", rank, plait_last_error());
-            for (uint32_t r = 0; r < 4; r++)
-                if (strcmp(all[r].algorithm, c.algorithm) != 0 || all[r].ncandidate != c.ncandidate ||
-                    memcmp(all[r].candidate, c.candidate, sizeof c.candidate) != 0)
-                    return fprintf(stderr, "%s: rank %u has %s, rank %u %s\n", plait_coll_name((enum plait_coll)coll),
-                                   rank, c.algorithm, r, all[r].algorithm);
+        for (size_t i = 0; i < 4 * NCOUNT; i++) {
+            const struct plait_geometry g = plait_geometry_of((enum plait_coll)coll, 4, 0, 0, 1);
+            const struct plait_shape shape = { .coll = (enum plait_coll)coll,
+                                               .root = g.rooted && i % 2 ? 2 : 0,
+                                               .vform = i / 2 % 2 != 0 };
+            if ((!shape.vform || g.kind != PLAIT_KIND_VECTOR) &&
+                compare(*comm, rank, &shape, coll == PLAIT_BARRIER ? 0 : counts[i / 4]) != 0)
+                return 1;
         }
     return 0;
 }
@@ -185,11 +232,11 @@ static int choose_alike(struct plait_comm **comm, uint32_t rank, void *arg)
 static void compare_with_all(const struct plait_machine *m, const struct plait_shape *shape, size_t bytes)
 {
     static const uint32_t place[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
-    const struct plait_sim_options o = { .algorithms = plait_algs };
+    const struct plait_sim_options o = { .place = place, .algorithms = plait_algs };
     struct plait_pick pick = { .bytes = bytes };
     double least;
 
-    assert_int_equal(plait_candidates_time(m, place, shape, false, &pick), PLAIT_OK);
+    assert_int_equal(plait_candidates_time(m, &o, shape, false, &pick), PLAIT_OK);
     least = pick.candidates[0].predicted;
     for (uint32_t i = 1; i < pick.n; i++)
         least = pick.candidates[i].predicted < least ? pick.candidates[i].predicted : least;
@@ -304,6 +351,31 @@ static void a_tuning_file_does_not_decide_against_the_canonical_order(void **sta
     setenv("PLAIT_TUNING", "none", 1);
 }
 
+/* A user's plan as well, while it is there. The model alone would not take a chain. */
+static void a_tuning_file_decides_for_a_users_plan(void **state)
+{
+    struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 16 };
+    const struct plait_alg *chain = find("chain", &shape);
+    struct plans p = plans_emit(chain, &shape);
+    char path[64], plan[64];
+    struct plait_choice c;
+
+    (void)state;
+    snprintf(plan, sizeof plan, "%s/mine.plan", folder);
+    plans_write(&p, plan, "");
+    plans_free(&p);
+    write_file("mine.json", "mine", 16, 0, path);
+    setenv("PLAIT_PLANS", plan, 1);
+    choose_by("none", 16, 20000, &c);
+    assert_string_not_equal(c.algorithm, "mine");
+    choose_by(path, 16, 20000, &c);
+    assert_string_equal(c.algorithm, "mine");
+    assert_true(c.candidate[0].measured == 12.5e-6 && c.candidate[0].predicted > 0);
+    unsetenv("PLAIT_PLANS");
+    choose_by(path, 16, 20000, &c);
+    assert_true(c.candidate[0].measured == 0 && strcmp(c.algorithm, "mine") != 0);
+}
+
 static int create_with_own_file(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static float in[20000], out[20000];
@@ -312,7 +384,8 @@ static int create_with_own_file(struct plait_comm **comm, uint32_t rank, void *a
 
     setenv("PLAIT_TUNING", ((char(*)[64])arg)[rank], 1);
     if (plait_comm_create(&o, comm) != PLAIT_OK ||
-        plait_comm_choose(*comm, PLAIT_ALLREDUCE, 20000, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) != PLAIT_OK)
+        plait_comm_choose(*comm, &(struct plait_shape){ .coll = PLAIT_ALLREDUCE }, 20000, PLAIT_FLOAT32, PLAIT_SUM,
+                          NULL, &c) != PLAIT_OK)
         return fprintf(stderr, "rank %u: %s\n", rank, plait_last_error());
     if (strcmp(c.algorithm, "ring") != 0 || c.candidate[0].measured != 12.5e-6)
         return fprintf(stderr, "rank %u: %s, %s\n", rank, c.algorithm, c.why);
@@ -487,6 +560,49 @@ static int repeat(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+static uint64_t runs_of(struct plait_comm *comm, const char *algorithm)
+{
+    struct plait_comm_count count;
+
+    for (size_t i = 0; plait_comm_count(comm, i, &count) == PLAIT_OK; i++)
+        if (count.coll == PLAIT_ALLGATHER && strcmp(count.algorithm, algorithm) == 0)
+            return count.operations;
+    return 0;
+}
+
+/* As plait_comm_choose() says, whatever the sizes. */
+static int gather_different_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plait_shape shape = { .coll = PLAIT_ALLGATHER, .vform = true };
+    static int32_t in[4][300000], out[4][500000];
+    struct plait_choice c;
+
+    (void)arg;
+    for (size_t most = 20; most < 300000; most = most * 5 / 2) {
+        const size_t sizes[] = { most / 3, most, 0 };
+        plait_comm_choose(*comm, &shape, most, PLAIT_INT32, PLAIT_SUM, NULL, &c);
+        const uint64_t before = runs_of(*comm, c.algorithm);
+        for (size_t i = 0; i < sizes[rank]; i++)
+            in[rank][i] = (int32_t)(rank * most + i);
+        if (plait_allgatherv(*comm, in[rank], out[rank], sizes, NULL, PLAIT_INT32, NULL) != PLAIT_OK)
+            return fprintf(stderr, "rank %u: %s\n", rank, plait_last_error());
+        for (size_t i = 0; i < most / 3 + most; i++)
+            if (out[rank][i] != (int32_t)(i < most / 3 ? i : most + i - most / 3))
+                return fprintf(stderr, "rank %u: %zu elements, element %zu is %d\n", rank, most, i, out[rank][i]);
+        if (runs_of(*comm, c.algorithm) != before + 1)
+            return fprintf(stderr, "rank %u: %zu elements: %s did not run\n", rank, most, c.algorithm);
+    }
+    return 0;
+}
+
+static void operations_with_different_sizes_run_what_is_chosen(void **state)
+{
+    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = gather_different_sizes, .options.node = two_each };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 static void the_first_operations_of_a_size_send_the_same_messages_as_later_ones(void **state)
 {
     const struct ranks r = { .nprocess = 3, .nthread = 1, .body = repeat };
@@ -502,15 +618,19 @@ int main(void)
         cmocka_unit_test(reproducible_operations_combine_in_the_canonical_order),
         cmocka_unit_test(an_algorithm_that_is_asked_for_is_taken),
         cmocka_unit_test(the_choice_follows_the_size),
+        cmocka_unit_test(the_root_counts),
+        cmocka_unit_test(the_model_chooses_for_blocks_of_different_sizes),
         cmocka_unit_test(many_ranks_are_estimated),
         cmocka_unit_test(ranks_with_other_speeds_choose_alike),
         cmocka_unit_test(nothing_that_is_left_out_is_faster),
         cmocka_unit_test(the_nearest_key_counts),
         cmocka_unit_test(a_row_of_no_algorithm_does_not_count),
         cmocka_unit_test(a_tuning_file_decides),
+        cmocka_unit_test(a_tuning_file_decides_for_a_users_plan),
         cmocka_unit_test(a_tuning_file_does_not_decide_against_the_canonical_order),
         cmocka_unit_test(ranks_with_other_files_choose_alike),
         cmocka_unit_test(the_copy_modes_of_rank_0s_file_count),
+        cmocka_unit_test(operations_with_different_sizes_run_what_is_chosen),
         cmocka_unit_test(the_first_operations_of_a_size_send_the_same_messages_as_later_ones),
     };
 

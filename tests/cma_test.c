@@ -14,6 +14,7 @@
 
 #include <plait/log.h>
 #include <plait/message.h>
+#include <plait/plan.h>
 #include <plait/request.h>
 
 #include <errno.h>
@@ -244,8 +245,8 @@ static int look_at_a_shared_processor(struct plait_comm **comm, uint32_t rank, v
 
     for (size_t k = 0; k < 2; k++) {
         (*comm)->oversubscribed = k == 1;
-        CHECK(plait_comm_choose(*comm, PLAIT_ALLTOALL, 128 << 20, PLAIT_UINT8, PLAIT_SUM, 0, NULL, &choice[k]) ==
-              PLAIT_OK);
+        CHECK(plait_comm_choose(*comm, &(struct plait_shape){ .coll = PLAIT_ALLTOALL }, 128 << 20, PLAIT_UINT8,
+                                PLAIT_SUM, NULL, &choice[k]) == PLAIT_OK);
     }
     CHECK(choice[1].slice == 4 * choice[0].slice);
     return 0;

@@ -9,6 +9,7 @@
 #include "unit_ranks.h"
 
 #include <plait/memory.h>
+#include <plait/plan.h>
 #include <plait/request.h>
 
 #include <stdlib.h>
@@ -662,7 +663,8 @@ static int count_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
         struct counts eager, engine;
         if (c.coll == PLAIT_ALLREDUCE || c.coll == PLAIT_BARRIER) /* the engine chooses another algorithm */
             continue;
-        CHECK(plait_comm_choose(*comm, c.coll, c.count, PLAIT_INT32, PLAIT_SUM, 0, NULL, &choice) == PLAIT_OK);
+        CHECK(plait_comm_choose(*comm, &(struct plait_shape){ .coll = c.coll }, c.count, PLAIT_INT32, PLAIT_SUM, NULL,
+                                &choice) == PLAIT_OK);
         CHECK(strcmp(choice.path, "eager") == 0 && strcmp(choice.algorithm, "direct") == 0);
         CHECK(count_call(*comm, rank, &c, &eager) == 0);
         c.form = ENGINE;

@@ -12,6 +12,7 @@
 #include "unit.h"
 
 #include <plait/memory.h>
+#include <plait/plan.h>
 
 #include <sched.h>
 #include <stdio.h>
@@ -79,10 +80,11 @@ static int ask_for_path(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_choice c;
 
-    CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, 2000, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) == PLAIT_OK);
+    CHECK(plait_comm_choose(*comm, &(struct plait_shape){ .coll = PLAIT_ALLREDUCE }, 2000, PLAIT_FLOAT32, PLAIT_SUM,
+                            NULL, &c) == PLAIT_OK);
     CHECK(strcmp(c.path, "eager") == 0);
-    CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, PLAIT_EAGER_MAX / 4 + 1, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) ==
-          PLAIT_OK);
+    CHECK(plait_comm_choose(*comm, &(struct plait_shape){ .coll = PLAIT_ALLREDUCE }, PLAIT_EAGER_MAX / 4 + 1,
+                            PLAIT_FLOAT32, PLAIT_SUM, NULL, &c) == PLAIT_OK);
     CHECK(strcmp(c.path, "engine") == 0);
     return 0;
 }
@@ -125,7 +127,8 @@ static int create_bound(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(bind_to(apart ? rank : 0));
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
     CHECK((*comm)->oversubscribed == !apart);
-    CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, SHARING / 4, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) == PLAIT_OK);
+    CHECK(plait_comm_choose(*comm, &(struct plait_shape){ .coll = PLAIT_ALLREDUCE }, SHARING / 4, PLAIT_FLOAT32,
+                            PLAIT_SUM, NULL, &c) == PLAIT_OK);
     CHECK((strcmp(c.path, "eager") == 0) == (!apart && o.nrank == 8));
     return 0;
 }

@@ -8,6 +8,7 @@
 #include <plait/log.h>
 #include <plait/memory.h>
 #include <plait/message.h>
+#include <plait/plan.h>
 #include <plait/request.h>
 
 #include <pthread.h>
@@ -79,10 +80,11 @@ static int a_part_has_the_options_of_the_whole(struct plait_comm **comm, uint32_
 
     call.algorithm = "ring";
     CHECK(plait_comm_split(*comm, 0, 0, NULL, &part) == PLAIT_OK);
-    CHECK(plait_comm_choose(part, PLAIT_ALLREDUCE, 1 << 20, PLAIT_FLOAT16, PLAIT_SUM, 0, &call, &choice) ==
-          PLAIT_ERR_CONFIG);
+    CHECK(plait_comm_choose(part, &(struct plait_shape){ .coll = PLAIT_ALLREDUCE }, 1 << 20, PLAIT_FLOAT16, PLAIT_SUM,
+                            &call, &choice) == PLAIT_ERR_CONFIG);
     CHECK(says("canonical order"));
-    CHECK(plait_comm_choose(part, PLAIT_ALLREDUCE, 1 << 20, PLAIT_FLOAT16, PLAIT_SUM, 0, NULL, &choice) == PLAIT_OK);
+    CHECK(plait_comm_choose(part, &(struct plait_shape){ .coll = PLAIT_ALLREDUCE }, 1 << 20, PLAIT_FLOAT16, PLAIT_SUM,
+                            NULL, &choice) == PLAIT_OK);
     CHECK(choice.round == PLAIT_ROUND_ONCE); /* as `reproducible` has it */
     CHECK(strcmp(plait_comm_name(part), "strict") == 0);
     CHECK(plait_comm_destroy(part) == PLAIT_OK);
@@ -376,7 +378,8 @@ static int comm_that_is_not_there_can_be_looked_at(struct plait_comm *c, uint32_
     struct plait_choice choice;
 
     CHECK(strcmp(plait_comm_name(c), "later") == 0 && plait_comm_nrank(c) == 3 && plait_comm_rank(c) == 0);
-    CHECK(plait_comm_choose(c, PLAIT_ALLREDUCE, 1, PLAIT_INT32, PLAIT_SUM, 0, NULL, &choice) == PLAIT_ERR_ARG);
+    CHECK(plait_comm_choose(c, &(struct plait_shape){ .coll = PLAIT_ALLREDUCE }, 1, PLAIT_INT32, PLAIT_SUM, NULL,
+                            &choice) == PLAIT_ERR_ARG);
     CHECK(plait_comm_waited(c, 1) == 0);
     plait_comm_memory(c, &memory);
     CHECK(memory.control == 0 && memory.staging == 0);

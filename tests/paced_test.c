@@ -8,6 +8,7 @@
 
 #include <plait/log.h>
 #include <plait/message.h>
+#include <plait/plan.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +111,8 @@ static int sum_little(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_choice choice;
     float x[2] = { 1, 2 };
 
-    CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, 2, PLAIT_FLOAT32, PLAIT_SUM, 1, NULL, &choice) == PLAIT_OK);
+    CHECK(plait_comm_choose(*comm, &(struct plait_shape){ .coll = PLAIT_ALLREDUCE, .inplace = true }, 2, PLAIT_FLOAT32,
+                            PLAIT_SUM, NULL, &choice) == PLAIT_OK);
     CHECK(strcmp(choice.path, "engine") == 0);
     CHECK(plait_allreduce(*comm, x, x, 2, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
     CHECK(x[0] == 3 && x[1] == 6);

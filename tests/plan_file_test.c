@@ -22,6 +22,10 @@
     "r1 #0 send in[0] to r0\nr1 #1 recv tmp[0] from r0\nr1 #2 reduce out[0] = tmp[0], in[0] " \
     "  after 1\n"
 #define SWAP  SWAP_0 ADD_0 SWAP_1
+#define APART /* rank 0 writes its output before it sends its input */                                          \
+    HEAD(0, 2)                                                                                                  \
+    "r0 #0 recv out[0] from r1\nr0 #1 reduce out[0] = in[0], out[0]   after 0\nr0 #2 send in[0] to r1   after " \
+    "1\n" SWAP_1
 #define ALONE HEAD(0, 1) "r0 #0 copy out[0] = in[0]\n"
 
 static void write_text(const char *name, const char *text)
@@ -54,20 +58,6 @@ static struct plait_alg_set *must_load(const char *name)
 
 /* ---- What is right ---------------------------------------------------------------------------------------- */
 
-static void print_plans(const struct plans *p, const char *name)
-{
-    FILE *f = fopen(in_folder(name), "w");
-
-    assert_non_null(f);
-    for (uint32_t r = 0; r < p->n; r++) {
-        char *text;
-        assert_int_equal(plait_plan_print(p->plan[r], &text), PLAIT_OK);
-        fputs(text, f);
-        free(text);
-    }
-    fclose(f);
-}
-
 /* The form of the file has the same plans and, as far as it is exact, the same claim. */
 static void assert_same(const struct plait_alg *found, const struct spec *s, const struct plait_shape *shape)
 {
@@ -94,7 +84,7 @@ static bool print_and_read(const struct spec *s)
     const struct plait_alg *found;
     struct plans p = plans_emit(s->alg, &s->shape);
 
-    print_plans(&p, "mine.plan");
+    plans_write(&p, in_folder("mine.plan"), "");
     plans_free(&p);
     struct plait_alg_set *set = must_load("mine.plan");
     if (plait_alg_find(plait_alg_set_list(set), "mine", &shape, &found) != PLAIT_OK)
@@ -137,7 +127,7 @@ static void a_file_in_place_has_a_form_out_of_place(void **state)
 
     assert_int_equal(plait_alg_find(plait_algs, "ring", &shape, &ring), PLAIT_OK);
     struct plans p = plans_emit(ring, &in);
-    print_plans(&p, "mine.plan");
+    plans_write(&p, in_folder("mine.plan"), "");
     plans_free(&p);
     struct plait_alg_set *set = must_load("mine.plan");
     for (int form = 0; form < 2; form++) {
@@ -148,16 +138,13 @@ static void a_file_in_place_has_a_form_out_of_place(void **state)
     plait_alg_set_destroy(set);
 }
 
-/* Rank 0 writes its output before it sends its input, which is right out of place alone. */
+/* Out of place alone it is right. */
 static void plans_that_are_wrong_in_place_do_not_fit_there(void **state)
 {
     struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 2 };
     const struct plait_alg *found;
 
-    write_text("mine.plan", HEAD(0, 2) "r0 #0 recv out[0] from r1\nr0 #1 reduce out[0] = in[0], out[0]   after 0\n"
-                                       "r0 #2 send in[0] to r1   after 1\n" HEAD(
-                                           1, 2) "r1 #0 send in[0] to r0\nr1 #1 recv tmp[0] from r0\n"
-                                                 "r1 #2 reduce out[0] = tmp[0], in[0]   after 1\n");
+    write_text("mine.plan", APART);
     struct plait_alg_set *set = must_load("mine.plan");
     assert_int_equal(plait_alg_find(plait_alg_set_list(set), "mine", &shape, &found), PLAIT_OK);
     shape.inplace = true;
@@ -412,6 +399,127 @@ static void plans_of_the_setting_are_chosen_and_simulated_like_the_librarys(void
     assert_int_equal(plait_simulate(&m, "swap", &shape, PLAIT_FLOAT32, 250000, NULL, &p), PLAIT_ERR_CONFIG);
 }
 
+/* ---- The library's choice --------------------------------------------------------------------------------- */
+
+static const uint32_t crosswise[] = { 0, 1, 1, 0, 1, 0, 0, 1 }, by_host[] = { 0, 3, 5, 6, 1, 2, 4, 7 };
+
+static const struct plait_candidate *candidate(const struct plait_choice *c, const char *name)
+{
+    for (uint32_t i = 0; i < c->ncandidate; i++)
+        if (strcmp(c->candidate[i].algorithm, name) == 0)
+            return &c->candidate[i];
+    return NULL;
+}
+
+static struct plait_choice choose(const struct plait_shape *shape, size_t count, bool reproducible)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_choice c;
+
+    call.reproducible = reproducible;
+    if (plait_choose(shape, count, PLAIT_FLOAT32, PLAIT_SUM, &call, &c) != PLAIT_OK)
+        fail_msg("%s", plait_last_error());
+    return c;
+}
+
+/* Ranks of two hosts take turns, so each message of the library's ring crosses the network; of this one, two do. */
+static void a_users_plan_is_chosen_where_the_model_says_that_it_is_the_fastest(void **state)
+{
+    struct plait_shape shape = { .coll = PLAIT_ALLGATHER, .nrank = 8, .node = crosswise };
+
+    plans_write_ring(in_folder("by-host.plan"), by_host, 8);
+    setenv("PLAIT_PLANS", in_folder("by-host.plan"), 1);
+    for (int vform = 0; vform < 2; vform++) {
+        shape.vform = vform;
+        const struct plait_choice c = choose(&shape, 1 << 18, false);
+        assert_string_equal(c.algorithm, "by-host");
+        assert_true(c.candidate[0].predicted > 0 && c.candidate[0].predicted < c.candidate[1].predicted);
+        assert_non_null(strstr(c.why, "the fastest by the model"));
+    }
+    unsetenv("PLAIT_PLANS");
+    assert_string_not_equal(choose(&shape, 1 << 18, false).algorithm, "by-host");
+}
+
+static void a_users_plan_is_not_chosen_where_it_is_slower_or_does_not_fit(void **state)
+{
+    static const uint32_t in_turns[] = { 0, 1, 2, 3, 4, 5, 6, 7 }, hosts[] = { 0, 0, 0, 0, 1, 1, 1, 1 };
+    const struct plait_shape slower[] = {
+        { .coll = PLAIT_ALLGATHER, .nrank = 8, .node = hosts }, /* here the library's crosses as seldom */
+        { .coll = PLAIT_ALLGATHER, .nrank = 8 },
+    };
+    const struct plait_shape others[] = {
+        { .coll = PLAIT_ALLGATHER, .nrank = 7, .node = crosswise },
+        { .coll = PLAIT_REDUCE_SCATTER, .nrank = 8, .node = crosswise },
+    };
+
+    plans_write_ring(in_folder("by-host.plan"), by_host, 8);
+    plans_write_ring(in_folder("zag.plan"), in_turns, 8); /* the library's ring: it is preferred */
+    setenv("PLAIT_PLANS", in_folder("."), 1);
+    for (int k = 0; k < 2; k++) {
+        const struct plait_choice c = choose(&slower[k], 1 << 18, false);
+        assert_string_not_equal(c.algorithm, "by-host");
+        assert_string_not_equal(c.algorithm, "zag");
+        assert_true(candidate(&c, "by-host")->predicted > 0 && candidate(&c, "zag")->predicted > 0);
+    }
+    for (int k = 0; k < 2; k++) {
+        const struct plait_choice c = choose(&others[k], 1 << 18, false);
+        assert_true(c.ncandidate > 0 && candidate(&c, "by-host") == NULL);
+    }
+}
+
+/* A file with the plans of an algorithm of the library. A process reads each path once. */
+static void write_copy(const char *spec, const struct plait_shape *shape, const char *name)
+{
+    struct plait_shape s = *shape;
+    const struct plait_alg *alg;
+
+    assert_int_equal(plait_alg_find(plait_algs, spec, &s, &alg), PLAIT_OK);
+    struct plans p = plans_emit(alg, &s);
+    plans_write(&p, in_folder(name), "");
+    plans_free(&p);
+    setenv("PLAIT_PLANS", in_folder(name), 1);
+}
+
+static void reproducible_results_have_only_users_plans_of_the_canonical_order(void **state)
+{
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 5 };
+
+    for (int reproducible = 0; reproducible < 2; reproducible++) {
+        write_copy("two-shot", &shape, "shots.plan");
+        struct plait_choice c = choose(&shape, 1 << 18, reproducible);
+        assert_non_null(candidate(&c, "shots"));
+        write_copy("ring", &shape, "around.plan");
+        c = choose(&shape, 1 << 18, reproducible);
+        assert_int_equal(candidate(&c, "around") != NULL, !reproducible);
+    }
+}
+
+static void plans_of_a_root_are_for_that_root(void **state)
+{
+    struct plait_shape shape = { .coll = PLAIT_BROADCAST, .nrank = 6, .root = 4 };
+
+    write_copy("chain", &shape, "from-four.plan");
+    for (shape.root = 0; shape.root < 6; shape.root++) {
+        const struct plait_choice c = choose(&shape, 1 << 18, false);
+        assert_int_equal(candidate(&c, "from-four") != NULL, shape.root == 4);
+    }
+}
+
+/* A rank does not know whether others work in place. */
+static void a_plan_that_is_wrong_in_place_runs_only_where_it_is_named(void **state)
+{
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 2 };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_choice c;
+
+    write_text("apart.plan", APART);
+    setenv("PLAIT_PLANS", in_folder("apart.plan"), 1);
+    c = choose(&shape, 1 << 18, false);
+    assert_true(c.ncandidate > 0 && candidate(&c, "apart") == NULL);
+    call.algorithm = "apart";
+    assert_int_equal(plait_choose(&shape, 1 << 18, PLAIT_FLOAT32, PLAIT_SUM, &call, &c), PLAIT_OK);
+}
+
 static void an_error_in_the_settings_file_names_the_setting(void **state)
 {
     const struct plait_alg *const *known = NULL;
@@ -443,6 +551,11 @@ int main(void)
         cmocka_unit_test_teardown(a_file_of_bytes_or_without_a_name_is_refused, empty_folder),
         cmocka_unit_test_teardown(files_and_plans_that_are_too_long_are_refused_with_the_limit, empty_folder),
         cmocka_unit_test_teardown(plans_of_the_setting_are_chosen_and_simulated_like_the_librarys, unset),
+        cmocka_unit_test_teardown(a_users_plan_is_chosen_where_the_model_says_that_it_is_the_fastest, unset),
+        cmocka_unit_test_teardown(a_users_plan_is_not_chosen_where_it_is_slower_or_does_not_fit, unset),
+        cmocka_unit_test_teardown(reproducible_results_have_only_users_plans_of_the_canonical_order, unset),
+        cmocka_unit_test_teardown(plans_of_a_root_are_for_that_root, unset),
+        cmocka_unit_test_teardown(a_plan_that_is_wrong_in_place_runs_only_where_it_is_named, unset),
         cmocka_unit_test_teardown(an_error_in_the_settings_file_names_the_setting, unset),
     };
 

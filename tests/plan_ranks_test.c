@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks with algorithms from plan files: by PLAIT_PLANS and by a comm's options, with the same files or others. */
 #include "folder.h"
+#include "plans.h"
 #include "ranks.h"
 #include "unit.h"
 
@@ -18,21 +19,11 @@ static void write_plans(const char *name, enum plait_coll coll, const char *spec
 {
     struct plait_shape shape = { .coll = coll, .nrank = NRANK, .root = root };
     const struct plait_alg *alg;
-    FILE *f = fopen(in_folder(name), "w");
 
-    assert_non_null(f);
     assert_int_equal(plait_alg_find(plait_algs, spec, &shape, &alg), PLAIT_OK);
-    fputs(first, f);
-    for (uint32_t r = 0; r < NRANK; r++) {
-        struct plait_plan *plan;
-        char *text;
-        assert_int_equal(plait_plan_emit(alg, &shape, r, &plan), PLAIT_OK);
-        assert_int_equal(plait_plan_print(plan, &text), PLAIT_OK);
-        fputs(text, f);
-        free(text);
-        plait_plan_destroy(plan);
-    }
-    fclose(f);
+    struct plans p = plans_emit(alg, &shape);
+    plans_write(&p, in_folder(name), first);
+    plans_free(&p);
 }
 
 static int add_up(struct plait_comm *comm, uint32_t rank, const char *algorithm, bool inplace)
@@ -118,6 +109,60 @@ static void a_comm_has_the_plans_of_its_options(void **state)
     plait_alg_set_destroy(set);
 }
 
+/* ---- The library's choice ------------------------------------------------------------------------------------- */
+
+#define MANY 8
+
+/* Chosen, run and counted; with blocks of different sizes as well. */
+static int gather(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_shape shape = { .coll = PLAIT_ALLGATHER };
+    int32_t *in = malloc(COUNT * sizeof *in), *out = malloc(MANY * COUNT * sizeof *out);
+    size_t sizes[MANY];
+    struct plait_comm_count count = { 0 };
+    struct plait_choice choice;
+
+    CHECK(in != NULL && out != NULL);
+    for (int vform = 0; vform < 2; vform++) {
+        shape.vform = vform;
+        CHECK(plait_comm_choose(*comm, &shape, COUNT, PLAIT_INT32, PLAIT_SUM, NULL, &choice) == PLAIT_OK);
+        CHECK(strcmp(choice.algorithm, "by-host") == 0 && strcmp(choice.candidate[0].algorithm, "by-host") == 0);
+    }
+    for (int i = 0; i < COUNT; i++)
+        in[i] = (int32_t)rank * COUNT + i;
+    for (uint32_t r = 0; r < MANY; r++)
+        sizes[r] = r % 3 == 1 ? 7 : COUNT;
+    CHECK(plait_allgather(*comm, in, out, COUNT, PLAIT_INT32, NULL) == PLAIT_OK);
+    for (int i = 0; i < MANY * COUNT; i++)
+        CHECK(out[i] == i);
+    CHECK(plait_allgatherv(*comm, in, out, sizes, NULL, PLAIT_INT32, NULL) == PLAIT_OK);
+    for (size_t r = 0, at = 0; r < MANY; at += sizes[r++])
+        CHECK(out[at] == (int32_t)r * COUNT && out[at + sizes[r] - 1] == (int32_t)(r * COUNT + sizes[r] - 1));
+    for (size_t i = 0; strcmp(count.algorithm, "by-host") != 0; i++)
+        CHECK(plait_comm_count(*comm, i, &count) == PLAIT_OK);
+    CHECK(count.operations == 2);
+    free(in);
+    free(out);
+    return 0;
+}
+
+/* By the setting, and by the comm's options. */
+static void all_ranks_choose_a_users_plan_by_themselves(void **state)
+{
+    static const uint32_t crosswise[] = { 0, 1, 1, 0, 1, 0, 0, 1 }, by_host[] = { 0, 3, 5, 6, 1, 2, 4, 7 };
+    struct ranks r = { .nprocess = 2, .nthread = 4, .body = gather, .options.node = crosswise };
+    struct plait_alg_set *set;
+
+    plans_write_ring(in_folder("by-host.plan"), by_host, MANY);
+    setenv("PLAIT_PLANS", in_folder("by-host.plan"), 1);
+    assert_int_equal(ranks_run(&r), 0);
+    unsetenv("PLAIT_PLANS");
+    assert_int_equal(plait_alg_set_load(in_folder("by-host.plan"), &set), PLAIT_OK);
+    r.options.algorithms = plait_alg_set_list(set);
+    assert_int_equal(ranks_run(&r), 0);
+    plait_alg_set_destroy(set);
+}
+
 /* ---- Other files on one rank ---------------------------------------------------------------------------------- */
 
 static int create_with_setting(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -191,6 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(every_comm_has_the_plans_of_the_setting, empty_folder),
         cmocka_unit_test_teardown(a_comm_has_the_plans_of_its_options, empty_folder),
+        cmocka_unit_test_teardown(all_ranks_choose_a_users_plan_by_themselves, empty_folder),
         cmocka_unit_test_teardown(ranks_with_other_plans_are_told, empty_folder),
         cmocka_unit_test_teardown(a_wrong_file_of_one_rank_is_told_to_all, empty_folder),
     };

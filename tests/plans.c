@@ -223,3 +223,43 @@ bool plans_same_bits(const struct plans *p, size_t count, uint64_t seed)
 {
     return run(p, count, seed, false);
 }
+
+void plans_write(const struct plans *p, const char *path, const char *first)
+{
+    FILE *f = fopen(path, "w");
+
+    if (f == NULL)
+        abort();
+    fputs(first, f);
+    for (uint32_t r = 0; r < p->n; r++) {
+        char *text;
+        if (plait_plan_print(p->plan[r], &text) != PLAIT_OK)
+            abort();
+        fputs(text, f);
+        free(text);
+    }
+    fclose(f);
+}
+
+void plans_write_ring(const char *path, const uint32_t *order, uint32_t n)
+{
+    FILE *f = fopen(path, "w");
+    uint32_t at = 0;
+
+    for (uint32_t rank = 0; rank < n; rank++) {
+        unsigned step = 0;
+        while (order[at] != rank)
+            at = (at + 1) % n;
+        fprintf(f, "plan 1 allgather rank %u of %u, blocks %u, tmp 0, lanes 1, out of place\n", rank, n, n);
+        fprintf(f, "r%u #%u send in[0] to r%u block %u\n", rank, step++, order[(at + 1) % n], rank);
+        for (uint32_t k = 1; k < n; k++) {
+            const uint32_t block = order[(at + n - k) % n];
+            fprintf(f, "r%u #%u recv out[%u] from r%u\n", rank, step++, block, order[(at + n - 1) % n]);
+            if (k + 1 < n)
+                fprintf(f, "r%u #%u send out[%u] to r%u after %u\n", rank, step, block, order[(at + 1) % n], step - 1);
+            step += k + 1 < n;
+        }
+        fprintf(f, "r%u #%u copy out[%u] = in[0]\n", rank, step, rank);
+    }
+    fclose(f);
+}

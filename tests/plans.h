@@ -25,6 +25,12 @@ struct plans plans_read(const char *const *texts, uint32_t n, bool inplace);
 struct plans plans_read_coll(enum plait_coll coll, uint32_t root, const char *const *texts, uint32_t n, bool inplace);
 void plans_free(struct plans *p);
 
+/* Write a plan file, with a first line or "". Aborts if it cannot. */
+void plans_write(const struct plans *p, const char *path, const char *first);
+
+/* Write an all-gather around a ring that goes through the ranks in this order, [n], as a plan file. */
+void plans_write_ring(const char *path, const uint32_t *order, uint32_t n);
+
 /*
  * Run with `count` elements of 64-bit integers (per block, where blocks have one size), ready steps in the order of
  * `seed`: did the run end and does every rank have what the collective promises, with sums where it combines? The

@@ -382,7 +382,8 @@ static int call_everything(struct plait_comm **comm, uint32_t rank, void *arg)
     SAME(plait_allreduce(*comm, memory, memory, COUNT, PLAIT_BFLOAT16, PLAIT_PROD, &ring) == PLAIT_OK);
     SAME(plait_allreduce(*comm, memory, out, COUNT, (enum plait_dtype)99, PLAIT_MAX, NULL) == PLAIT_ERR_ARG);
     SAME(plait_allreduce(*comm, memory, out, COUNT, PLAIT_FLOAT16, PLAIT_MAX, &bad) == PLAIT_ERR_CONFIG);
-    SAME(plait_comm_choose(*comm, PLAIT_ALLREDUCE, 100, PLAIT_INT32, PLAIT_SUM, 0, NULL, &choice) == PLAIT_OK);
+    SAME(plait_comm_choose(*comm, &(struct plait_shape){ .coll = PLAIT_ALLREDUCE }, 100, PLAIT_INT32, PLAIT_SUM, NULL,
+                           &choice) == PLAIT_OK);
     SAME(plait_choose(&shape, 100, PLAIT_INT32, PLAIT_SUM, NULL, &choice) == PLAIT_OK);
     SAME((plait_comm_stats(*comm, &stats), stats.operations) > 0);
     SAME((plait_topology_get(&topology), topology.ncpu) == 1);

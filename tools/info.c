@@ -31,7 +31,7 @@
 
 static bool show_features, show_json, show_config, show_topology, show_algorithms, explain, crossings, inplace,
     reproducible, make_secret, peers, show_nccl;
-static uint32_t nrank;
+static uint32_t nrank, root;
 static size_t slice;
 static const char *type_name = "float32", *op_name = "sum", *nodes, *levels, *algorithm, *dump, *machine, *export,
                   *network;
@@ -90,6 +90,7 @@ static const struct option options[] = {
               "instead: each algorithm that is chosen up to SIZE, and from which size on (in powers of two)"),
     OPTION_TO(TEXT, "datatype", "TYPE", &type_name, "element type (default float32)", .letter = 'd'),
     OPTION_TO(TEXT, "op", "OP", &op_name, "sum, prod, min, max, avg or premulsum (default sum)", .letter = 'o'),
+    OPTION_TO(COUNT, "root", "N", &root, "of a collective with a root (default 0)", .most = PLAIT_MAX_RANKS - 1),
     OPTION_TO(FLAG, "inplace", NULL, &inplace, "the input is the output"),
     OPTION_TO(TEXT, "algo", "SPEC", &algorithm, "as if the call asked for this algorithm: ring, or allreduce:ring"),
     OPTION_TO(BYTES, "slice", "SIZE", &slice, "as if the call asked for this slice"),
@@ -218,9 +219,9 @@ static void print_algorithms(void)
     }
 }
 
-static void print_candidate(const struct plait_candidate *c, bool first, const char *timed)
+static void print_candidate(const struct plait_candidate *c, const char *title, const char *timed)
 {
-    printf("%-12s%-20s", first ? "candidates" : "", c->algorithm);
+    printf("%-12s%-20s", title, c->algorithm);
     if (c->predicted > 0)
         printf(" %s%.1f us for %s", c->estimated ? "about " : "", c->predicted * 1e6, timed);
     if (c->measured > 0)
@@ -281,6 +282,7 @@ static int print_choice(const char *coll_name, const char *size_text)
         option_misuse("size %zu: not a whole number of %s (%zu bytes each)", bytes, type_name, element);
     shape = make_shape((enum plait_coll)coll);
     shape.vform = vform;
+    shape.root = root;
     call.algorithm = spec;
     call.slice = slice;
     call.round = rounding;
@@ -304,7 +306,7 @@ static int print_choice(const char *coll_name, const char *size_text)
     printf("algorithm   %s\n", choice.algorithm);
     printf("why         %s\n", choice.why);
     for (uint32_t i = 0; i < choice.ncandidate; i++)
-        print_candidate(&choice.candidate[i], i == 0, timed);
+        print_candidate(&choice.candidate[i], i == 0 ? "candidates" : i == 1 ? "runner-up" : "", timed);
     printf("path        %s\n", choice.path);
     printf("slices      %" PRIu64 " of %s\n", choice.nslice, slice_size);
     printf("rounding    %s\n", round_names[choice.round]);

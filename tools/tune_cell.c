@@ -88,7 +88,7 @@ static bool are_equal(const struct tune *t, enum plait_coll coll, const char *a,
         for (int k = 0; k < 2; k++) {
             struct plait_shape s = shape;
             const struct plait_alg *alg;
-            if (plait_alg_find(plait_algs, names[k], &s, &alg) == PLAIT_OK)
+            if (plait_alg_find(c->algorithms, names[k], &s, &alg) == PLAIT_OK)
                 (void)plait_plan_emit(alg, &s, r, &plan[k]);
         }
         equal = plan[0] != NULL && plan[1] != NULL && plan[0]->bytes == plan[1]->bytes &&
@@ -112,12 +112,12 @@ static void add_all(const struct tune *t, enum plait_coll coll, struct order *o)
 {
     const struct plait_comm *c = t->comm;
 
-    for (const struct plait_alg *const *a = plait_algs; *a != NULL && o->n < TUNE_MOST; a++) {
+    for (const struct plait_alg *const *a = c->algorithms; *a != NULL && o->n < TUNE_MOST; a++) {
         struct plait_shape s = {
             .coll = coll, .nrank = t->nrank, .node = c->node, .nlevel = c->nlevel, .level = c->level
         };
         const struct plait_alg *alg;
-        if ((*a)->coll == coll && plait_alg_find(plait_algs, (*a)->name, &s, &alg) == PLAIT_OK)
+        if ((*a)->coll == coll && plait_alg_find(c->algorithms, (*a)->name, &s, &alg) == PLAIT_OK)
             add_candidate(t, coll, (*a)->name, o);
     }
 }
@@ -138,8 +138,8 @@ static enum plait_status find_candidates(const struct tune *t, enum plait_coll c
                                          enum tune_which which, double *guess, struct order *o)
 {
     struct plait_choice choice;
-    const enum plait_status status =
-        plait_comm_choose(t->comm, coll, bytes / sizeof(float), PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &choice);
+    const enum plait_status status = plait_comm_choose(t->comm, &(struct plait_shape){ .coll = coll },
+                                                       bytes / sizeof(float), PLAIT_FLOAT32, PLAIT_SUM, NULL, &choice);
 
     if (status != PLAIT_OK || strcmp(choice.path, "eager") == 0)
         return status;

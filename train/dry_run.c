@@ -8,6 +8,8 @@
 #include "message.h"
 #include "run.h"
 
+#include <plait/plan.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,13 +89,14 @@ static double time_bucket(struct run *r, const struct plait_fusion_bucket *b, ui
 static void algorithm_of(struct run *r, const struct plait_fusion_bucket *b, char *out, size_t room)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .inplace = true };
     struct plait_choice choice = { .algorithm = "none" };
 
     call.algorithm = r->o->algorithm;
     call.reproducible = r->o->reproducible;
     if (r->nrank > 1)
-        must(plait_comm_choose(r->side, PLAIT_ALLREDUCE, b->bytes / plait_dtype_size(b->type), b->type, PLAIT_SUM, 1,
-                               &call, &choice),
+        must(plait_comm_choose(r->side, &shape, b->bytes / plait_dtype_size(b->type), b->type, PLAIT_SUM, &call,
+                               &choice),
              "the algorithm of a bucket");
     snprintf(out, room, "%s", choice.algorithm);
 }

@@ -305,7 +305,8 @@ PLAIT_API enum plait_status plait_alltoall(struct plait_comm *comm, const void *
                                            enum plait_dtype type, const struct plait_call *call);
 
 /*
- * The v-forms: variable block sizes. Thread, Errors: as plait_allreduce().
+ * The v-forms: variable block sizes. Thread, Errors: as plait_allreduce(). All-gather and reduce-scatter are chosen by
+ * the largest block; the others, in which only sender and receiver know a block's size, without sizes.
  *
  * counts  [nrank] elements of each rank's part; if only one rank has an array, the others pass their own `count`
  * starts  [nrank] start of each part, in elements from the start of the buffer; NULL: parts are contiguous. Parts of

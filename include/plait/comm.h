@@ -69,7 +69,8 @@ struct plait_comm_options {
     const uint32_t *node; /* [nrank] node of each rank as plans see it; NULL: all on one */
     /*
      * NULL-ended, searched by name before the library's, proved at the first use (up to 64 ranks; PLAIT_ERR_PLAN); or
-     * NULL. plait_alg_set_list() has those of plan files, PLAIT_PLANS gives them to every comm
+     * NULL. Without a name they are chosen where they are the fastest (docs/plans.md). plait_alg_set_list() has those
+     * of plan files, PLAIT_PLANS gives them to every comm
      */
     const struct plait_alg *const *algorithms;
     int progress;   /* 1: one thread per process drives pending operations (request.h). This rank's own */
@@ -330,8 +331,9 @@ struct plait_choice {
     uint64_t plan_hash;     /* of algorithm, shape, slice and rounding */
     char why[256];          /* one sentence */
     /*
-     * The algorithms that were timed, the chosen one first, then the fastest. Those that cannot be faster by their
-     * claimed costs are left out. None if the call or PLAIT_ALGO names one, or on the eager path.
+     * The algorithms that were timed: the chosen one, then the others by time, the runner-up first. Of the library's,
+     * those that cannot be faster by their claimed costs are left out. None if the call or PLAIT_ALGO names one, or on
+     * the eager path.
      */
     uint32_t ncandidate;
     struct plait_candidate candidate[PLAIT_MOST_CANDIDATES];
@@ -342,24 +344,27 @@ struct plait_choice {
     size_t timed;
 };
 
+struct plait_shape;
+
 /**
  * The choice for one operation of this comm; PLAIT_ALGO and `call` count as in the call itself.
  *
+ * shape  (plan.h) reads coll, root, inplace and vform; the comm has the rest
+ * count  elements; with shape->vform (blocks of different sizes) of the largest block. Only in all-gather and
+ *        reduce-scatter do all ranks know it; the other v-forms are chosen without sizes
  * Thread: any.
  * Errors: as the call's.
  */
-PLAIT_API enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count,
-                                              enum plait_dtype type, enum plait_op op, int inplace,
+PLAIT_API enum plait_status plait_comm_choose(const struct plait_comm *comm, const struct plait_shape *shape,
+                                              size_t count, enum plait_dtype type, enum plait_op op,
                                               const struct plait_call *call, struct plait_choice *out);
-
-struct plait_shape;
 
 /**
  * The choice for a comm that does not exist, by its arguments, PLAIT_*, the tuning file of this machine, and the speeds
  * that this process has timed (a program without comms has timed none, so a job may choose otherwise).
  *
  * shape  reads coll, nrank, root, inplace, node, level and vform
- * count  elements; with shape->vform (v-forms) of the largest block
+ * count  as above
  * Thread: any, while none changes the environment.
  * Errors: as the call's.
  */

@@ -107,7 +107,7 @@ struct plait_shape {
     const uint32_t *level; /* [nlevel * nrank] */
     uint32_t nparam;
     uint32_t param[PLAIT_MAX_PARAM]; /* the numbers of the algorithm's spec: torus:4x8 -> 4, 8 */
-    bool vform;                      /* v-forms: block sizes vary; read by plait_choose() only */
+    bool vform;                      /* v-forms: block sizes vary; read by plait_choose() and plait_comm_choose() */
 };
 
 /*
@@ -330,6 +330,7 @@ struct plait_report {
     struct plait_claim seen; /* the plan's own figures */
     bool canonical;          /* every block is reduced, and in the canonical order */
     bool no_partials;        /* blocks are reduced, but no partial result travels */
+    bool uneven;             /* a step has partial sums beside other values: it can neither round once nor average */
     bool sliceable;          /* plait_plan_sliceable(), of all ranks' plans */
     bool probabilistic;      /* contributor sets were random-weight sums (more than 1,024 ranks) */
 };

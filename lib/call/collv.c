@@ -191,18 +191,16 @@ static __attribute__((noinline)) enum plait_status place(struct plait_comm *comm
 
 /* ---- The operation --------------------------------------------------------------------------------------- */
 
-/*
- * The largest block (a->count) decides whether the operation is eager. If not, its plan is for blocks of any size,
- * without a count.
- */
+/* The largest block (a->count) decides whether the operation is eager. If not, many sizes share its plan. */
 static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, const struct plait_call *call)
 {
-    if (!a->space->host || plait_args_bytes(a) > plait_most_eager_block(comm, a->coll))
-        a->count = 0;
-    const enum plait_status status = plait_bind(comm, a, call);
-    if (status != PLAIT_OK || a->count == 0 || comm->last->selection.eager)
+    const struct plait_geometry g = plait_geometry_of(a->coll, 1, 0, 0, 1);
+    const bool small = a->count > 0 && a->space->host && plait_args_bytes(a) <= plait_most_eager_block(comm, a->coll);
+    const enum plait_status status = small ? plait_bind(comm, a, call) : PLAIT_OK;
+
+    if (status != PLAIT_OK || (small && comm->last->selection.eager))
         return status;
-    a->count = 0; /* the caller asks for an algorithm that is not eager */
+    a->count = plait_vform_count(&g, a->count); /* or the caller asks for an algorithm that is not eager */
     return plait_bind(comm, a, call);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "bind.h"
 
+#include "base/log.h"
 #include "base/status.h"
 #include "eager/eager.h"
 #include "failure/failure.h"
@@ -9,11 +10,12 @@
 #include "prove.h"
 #include "select.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct plait_wish wish_of(const struct plait_comm *comm, enum plait_coll coll, enum plait_op op, bool vform,
-                                 const struct plait_space *space, const struct plait_call *call)
+struct plait_wish plait_comm_wish(const struct plait_comm *comm, enum plait_coll coll, enum plait_op op, bool vform,
+                                  const struct plait_space *space, const struct plait_call *call)
 {
     struct plait_wish w = plait_wish_of(&comm->config, coll, op, vform, call);
 
@@ -31,7 +33,8 @@ static struct plait_wish wish_of(const struct plait_comm *comm, enum plait_coll 
 size_t plait_most_eager_block(struct plait_comm *comm, enum plait_coll coll)
 {
     if (comm->most_eager[coll] == 0) {
-        const struct plait_wish wish = wish_of(comm, coll, PLAIT_SUM, true, &plait_host_space, &plait_no_wishes);
+        const struct plait_wish wish =
+            plait_comm_wish(comm, coll, PLAIT_SUM, true, &plait_host_space, &plait_no_wishes);
         comm->most_eager[coll] = plait_most_eager(coll, comm->nrank, &wish) + 1;
     }
     return comm->most_eager[coll] - 1;
@@ -48,7 +51,9 @@ static struct plait_team all_of(const struct plait_comm *comm)
 static enum plait_status find_team_model(struct plait_comm *comm, const struct plait_team *team,
                                          struct plait_model **out)
 {
-    const struct plait_model_options o = { .nrank = team->n, .node = team->node, .cache = comm->cache };
+    const struct plait_model_options o = {
+        .nrank = team->n, .algorithms = comm->algorithms, .node = team->node, .cache = comm->cache
+    };
     enum plait_status status = PLAIT_OK;
 
     if (comm->team_model == NULL)
@@ -160,10 +165,30 @@ static void fold(struct plait_op_plan *o)
     o->runs = 0;
 }
 
+static void log_choice(const struct plait_comm *comm, const struct plait_op_plan *o)
+{
+    struct plait_choice c;
+    char root[24] = "", times[512] = "";
+    size_t n = 0;
+
+    plait_explain(&o->selection, o->coll, o->size, &c);
+    if (o->geometry.rooted)
+        snprintf(root, sizeof root, ", root %u", o->root);
+    for (uint32_t i = 0; i < c.ncandidate && n < sizeof times; i++) {
+        const struct plait_candidate *k = &c.candidate[i];
+        const bool measured = k->measured > 0;
+        n += (size_t)snprintf(times + n, sizeof times - n, "%s %s %s%.1f us", i == 0 ? ";" : ",", k->algorithm,
+                              measured ? "measured " : "", (measured ? k->measured : k->predicted) * 1e6);
+    }
+    plait_comm_log(comm, PLAIT_LOG_DEBUG, "%s%s of %s%zu %s, %s%s: %s, because %s%s", plait_coll_name(o->coll),
+                   o->vform ? "v" : "", o->vform ? "at most " : "", o->count, plait_dtype_name(o->type),
+                   plait_op_name(o->op), root, c.algorithm, c.why, times);
+}
+
 static enum plait_status make_op_plan(struct plait_comm *comm, const struct plait_team *team, struct plait_op_plan *o)
 {
     struct plait_shape shape = shape_of(team, o->coll, o->root, o->inplace);
-    struct plait_wish wish = wish_of(comm, o->coll, o->op, o->vform, o->space, &o->call);
+    struct plait_wish wish = plait_comm_wish(comm, o->coll, o->op, o->vform, o->space, &o->call);
     enum plait_status status = team->ranks == NULL ? PLAIT_OK : find_team_model(comm, team, &wish.model);
     if (status == PLAIT_OK)
         status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
@@ -181,7 +206,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, const struct plai
         o->selection.nslice = 1;
     }
     o->size = plait_dtype_size(o->type);
-    o->bytes = plait_op_bytes(o, o->count, false);
+    o->bytes = plait_op_bytes(o, o->vform && !o->selection.eager ? 0 : o->count, false);
     o->place = plait_place_of_in(&o->geometry, team->me, o->bytes);
     o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->bytes);
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->bytes);
@@ -196,8 +221,8 @@ static enum plait_status make_op_plan(struct plait_comm *comm, const struct plai
     describe_how(o, comm->nrank);
     o->reduce = o->geometry.combines ? plait_reduce_find(comm->kernels, o->type, o->op) : NULL;
     describe(o, &shape);
-    plait_comm_log(comm, PLAIT_LOG_DEBUG, "%s of %zu %s, %s: %s, because %s", plait_coll_name(o->coll), o->count,
-                   plait_dtype_name(o->type), plait_op_name(o->op), o->selection.spec, o->selection.why);
+    if (plait_log_wants(PLAIT_LOG_DEBUG))
+        log_choice(comm, o);
     return PLAIT_OK;
 }
 
@@ -287,33 +312,6 @@ void plait_bind_factor(struct plait_op_plan *o, double factor)
 {
     o->what.factor = factor;
     o->fingerprint = plait_fingerprint(&o->what, sizeof o->what);
-}
-
-enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count,
-                                    enum plait_dtype type, enum plait_op op, int inplace, const struct plait_call *call,
-                                    struct plait_choice *out)
-{
-    struct plait_shape shape;
-    struct plait_selection s;
-    enum plait_status status;
-
-    if (comm == NULL || out == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: %s is NULL", comm == NULL ? "comm" : "out");
-    if (plait_comm_uncreated(comm))
-        return plait_comm_is_closed(comm, "plait_comm_choose");
-    if ((unsigned)coll >= PLAIT_NCOLL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: coll is %d, which is no enum plait_coll", (int)coll);
-    status = plait_check_operation(comm->kernels, "plait_comm_choose", coll, comm->nrank, count, type, op, call);
-    if (status != PLAIT_OK)
-        return status;
-    const struct plait_team all = all_of(comm);
-    shape = shape_of(&all, coll, 0, plait_works_inplace(coll, inplace != 0, call));
-    const struct plait_wish wish =
-        wish_of(comm, coll, op, false, &plait_host_space, call != NULL ? call : &plait_no_wishes);
-    status = plait_select(&shape, count, type, &wish, &s);
-    if (status == PLAIT_OK)
-        plait_explain(&s, coll, plait_dtype_size(type), out);
-    return status;
 }
 
 void plait_unbind(struct plait_op_plan *o)

@@ -1,19 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "candidates.h"
 
+#include "base/log.h"
 #include "base/status.h"
+#include "plan/plan_check.h"
+#include "prog.h"
+#include "prove.h"
+#include "select.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define MOST_SIMULATED \
-    (1u << 12)      /* messages of all candidates in a slice: some ms of each rank, which may share processors */
+    (1u << 12)      /* messages of all candidates in a slice: some ms of each rank, which may share processors. A
+                       caller's algorithm may have as many for itself */
 #define CLOSE     8 /* an eighth */
 #define PS_PER_NS 1000
 #define PS_PER_S  1e12
 
 struct candidate {
     const struct plait_alg *alg;
+    bool own; /* the caller's, or a user's: always timed */
     struct plait_claim claim;
     uint64_t least; /* ps: no plan with this claim is faster */
     uint64_t time;  /* ps; 0: not known yet */
@@ -64,54 +72,119 @@ static uint64_t estimated_time(const struct plait_machine *m, const struct plait
     return c->depth * top->latency * PS_PER_NS + (uint64_t)(turns * busy);
 }
 
-static uint32_t find_candidates(const struct plait_machine *m, const struct plait_shape *shape, size_t bytes,
-                                bool canonical, struct candidate *out)
-{
-    const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
-    uint32_t n = 0;
+/* ---- Which may run ------------------------------------------------------------------------------------------- */
 
-    for (const struct plait_alg *const *a = plait_algs; *a != NULL && n < PLAIT_MOST_CANDIDATES; a++) {
-        struct plait_shape s = *shape;
-        const struct plait_alg *alg;
-        if ((*a)->coll != shape->coll || (canonical && combines && !(*a)->canonical) ||
-            plait_alg_find(plait_algs, (*a)->name, &s, &alg) != PLAIT_OK)
-            continue;
-        out[n] = (struct candidate){ .alg = alg, .claim = alg->claim(alg, &s) };
-        out[n].least = least_time(m, shape, &out[n].claim, bytes);
-        n++;
+enum plait_status plait_moves_whole_blocks(const struct plait_alg *alg, const struct plait_shape *shape)
+{
+    const bool rooted = plait_geometry_of(shape->coll, 1, 0, 0, 1).rooted;
+    const uint32_t n = plait_is_of_library(alg) && !rooted ? 1 : shape->nrank; /* else ranks' plans are alike */
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t r = 0; r < n && status == PLAIT_OK; r++) {
+        struct plait_plan *plan = NULL;
+        status = plait_plan_emit(alg, shape, r, &plan);
+        if (status == PLAIT_OK && !plait_moves_single_blocks(plan))
+            status = plait_cannot_differ(alg->name);
+        plait_plan_destroy(plan);
     }
-    return n;
+    return status;
 }
 
-/* Sets the candidate's time. Errors: PLAIT_ERR_NOMEM. */
-static enum plait_status time_candidate(const struct plait_machine *m, const uint32_t *place,
+/*
+ * A rank does not know whether others work in place, nor the model the type and the operator. So an algorithm that is
+ * not the library's must be right in each form that the collective has, with any of them; all of it is proved.
+ */
+static enum plait_status check_own(const struct plait_alg *alg, const struct plait_shape *shape)
+{
+    const struct plait_geometry g = plait_geometry_of(shape->coll, 1, 0, 0, 1);
+    const uint32_t forms = g.rooted || g.kind == PLAIT_KIND_PAIR ? 1 : 2; /* a root's plan is out of place */
+    enum plait_status status = PLAIT_OK;
+
+    if (shape->nrank > PLAIT_MOST_PROVED)
+        status = plait_fail(PLAIT_ERR_CONFIG, "it is proved for at most %d ranks", PLAIT_MOST_PROVED);
+    for (uint32_t form = 0; form < forms && status == PLAIT_OK; form++) {
+        struct plait_report report;
+        struct plait_shape s = *shape;
+        s.inplace = form;
+        status = alg->applies(alg, &s) ? plait_alg_check(alg, &s, &report)
+                                       : plait_fail(PLAIT_ERR_CONFIG, "it does not fit calls in place");
+        if (status == PLAIT_OK && report.uneven)
+            status = plait_fail(PLAIT_ERR_CONFIG, "a step has partial sums beside other values");
+    }
+    if (status != PLAIT_OK && status != PLAIT_ERR_NOMEM)
+        plait_log(PLAIT_LOG_INFO, "algorithm '%s' runs only where it is named: %s", alg->name, plait_last_error());
+    return status;
+}
+
+enum plait_status plait_candidate_find(const struct plait_alg *const *algorithms, const char *spec,
+                                       struct plait_shape *shape, bool canonical, const struct plait_alg **out)
+{
+    const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
+    enum plait_status status = plait_alg_find(algorithms, spec, shape, out);
+
+    if (status == PLAIT_OK && canonical && combines && !(*out)->canonical)
+        status = plait_fail(PLAIT_ERR_CONFIG, "algorithm '%s' does not combine in the canonical order", spec);
+    if (status == PLAIT_OK && !plait_is_of_library(*out))
+        status = check_own(*out, shape);
+    return status == PLAIT_OK && shape->vform ? plait_moves_whole_blocks(*out, shape) : status;
+}
+
+static enum plait_status find_candidates(const struct plait_machine *m, const struct plait_sim_options *o,
+                                         const struct plait_shape *shape, size_t bytes, bool canonical,
+                                         struct candidate *out, uint32_t *n)
+{
+    *n = 0;
+    for (const struct plait_alg *const *a = o->algorithms; *a != NULL; a++) {
+        struct plait_shape s = *shape;
+        const struct plait_alg *alg;
+        if ((*a)->coll != shape->coll)
+            continue;
+        const enum plait_status status = plait_candidate_find(o->algorithms, (*a)->name, &s, canonical, &alg);
+        if (status == PLAIT_ERR_NOMEM)
+            return status;
+        if (status != PLAIT_OK || alg != *a) /* one of the caller's has its name */
+            continue;
+        out[*n] = (struct candidate){ .alg = alg, .own = !plait_is_of_library(alg), .claim = alg->claim(alg, &s) };
+        out[*n].least = least_time(m, shape, &out[*n].claim, bytes);
+        ++*n;
+    }
+    return PLAIT_OK;
+}
+
+/* ---- How long each takes -------------------------------------------------------------------------------------- */
+
+/* Sets the candidate's time; UINT64_MAX: as it is bound, it may deadlock. Errors: PLAIT_ERR_NOMEM. */
+static enum plait_status time_candidate(const struct plait_machine *m, const struct plait_sim_options *options,
                                         const struct plait_shape *shape, size_t bytes, struct candidate *c,
                                         uint64_t *left)
 {
     const uint64_t messages = c->claim.rounds * shape->nrank;
-    const struct plait_sim_options options = { .place = place, .algorithms = plait_algs };
-    struct plait_prediction p = { 0 };
+    struct plait_prediction p = { .time = UINT64_MAX };
     enum plait_status status = PLAIT_ERR_UNSUPPORTED;
 
-    if (messages <= *left) {
-        *left -= messages;
-        status = plait_simulate(m, c->alg->name, shape, PLAIT_UINT8, bytes, &options, &p);
+    if (messages <= (c->own ? MOST_SIMULATED : *left)) {
+        *left -= c->own ? 0 : messages;
+        status = plait_simulate(m, c->alg->name, shape, PLAIT_UINT8, bytes, options, &p);
     }
     if (status == PLAIT_ERR_NOMEM)
         return status;
-    c->estimated = status != PLAIT_OK;
-    c->time = status == PLAIT_OK ? p.time : estimated_time(m, shape, &c->claim, bytes);
+    c->estimated = status != PLAIT_OK && status != PLAIT_ERR_PLAN;
+    c->time = c->estimated ? estimated_time(m, shape, &c->claim, bytes) : p.time;
     c->time += c->time == 0;
     return PLAIT_OK;
 }
 
-/* The next candidate to time is the one that may be the fastest of those left; UINT32_MAX: none may be. */
+/*
+ * The next candidate to time is one of the caller's, or that which may be the fastest of those left; UINT32_MAX: there
+ * is none.
+ */
 static uint32_t next_candidate(const struct candidate *all, uint32_t n, uint64_t best)
 {
     uint32_t next = UINT32_MAX;
 
     for (uint32_t i = 0; i < n; i++)
-        if (all[i].time == 0 && all[i].least < best && (next == UINT32_MAX || all[i].least < all[next].least))
+        if (all[i].time == 0 && (all[i].own || all[i].least < best) &&
+            (next == UINT32_MAX || all[i].least < all[next].least))
             next = i;
     return next;
 }
@@ -127,7 +200,9 @@ static bool is_preferred(const struct candidate *x, const struct candidate *y)
         return x->alg->canonical;
     if (x->claim.depth != y->claim.depth)
         return x->claim.depth < y->claim.depth;
-    return x->claim.rounds != y->claim.rounds ? x->claim.rounds < y->claim.rounds : x->time < y->time;
+    if (x->claim.rounds != y->claim.rounds)
+        return x->claim.rounds < y->claim.rounds;
+    return x->time != y->time ? x->time < y->time : y->own && !x->own;
 }
 
 /* Of those that take at most an eighth longer than the least time. */
@@ -155,15 +230,16 @@ static void sort(struct candidate *all, uint32_t n)
 }
 
 /* Time the candidates of a class, those first that may be the fastest. */
-static enum plait_status time_all(const struct plait_machine *m, const uint32_t *place, const struct plait_shape *shape,
-                                  struct plait_pick *out, struct candidate *all, uint32_t n)
+static enum plait_status time_all(const struct plait_machine *m, const struct plait_sim_options *options,
+                                  const struct plait_shape *shape, struct plait_pick *out, struct candidate *all,
+                                  uint32_t n)
 {
     uint64_t left = MOST_SIMULATED;
     uint64_t least = UINT64_MAX;
     uint32_t i;
 
     while ((i = next_candidate(all, n, least)) != UINT32_MAX) {
-        const enum plait_status status = time_candidate(m, place, shape, out->bytes, &all[i], &left);
+        const enum plait_status status = time_candidate(m, options, shape, out->bytes, &all[i], &left);
         if (status != PLAIT_OK)
             return status;
         least = all[i].time < least ? all[i].time : least;
@@ -175,7 +251,7 @@ static enum plait_status time_all(const struct plait_machine *m, const uint32_t 
     for (i = 1; i < n; i++)
         all[i].time = all[i].time > 0 ? all[i].time : UINT64_MAX;
     sort(all + 1, n - 1);
-    for (i = 0; i < n && all[i].time < UINT64_MAX; i++) {
+    for (i = 0; i < n && all[i].time < UINT64_MAX && out->n < PLAIT_MOST_CANDIDATES; i++) {
         struct plait_candidate *c = &out->candidates[out->n++];
         snprintf(c->algorithm, sizeof c->algorithm, "%s", all[i].alg->name);
         c->predicted = (double)all[i].time / PS_PER_S;
@@ -184,14 +260,23 @@ static enum plait_status time_all(const struct plait_machine *m, const uint32_t 
     return PLAIT_OK;
 }
 
-enum plait_status plait_candidates_time(const struct plait_machine *m, const uint32_t *place,
+enum plait_status plait_candidates_time(const struct plait_machine *m, const struct plait_sim_options *options,
                                         const struct plait_shape *shape, bool canonical, struct plait_pick *out)
 {
-    struct candidate all[PLAIT_MOST_CANDIDATES];
-    const uint32_t n = find_candidates(m, shape, out->bytes, canonical, all);
+    struct candidate *all;
+    uint32_t n = 0;
 
-    if (n == 0)
-        return plait_fail(PLAIT_ERR_CONFIG, "no algorithm for %s of %" PRIu32 " ranks%s", plait_coll_name(shape->coll),
-                          shape->nrank, canonical ? " combines in the canonical order" : "");
-    return time_all(m, place, shape, out, all, n);
+    while (options->algorithms[n] != NULL)
+        n++;
+    if ((all = malloc((n + 1) * sizeof *all)) == NULL)
+        return plait_fail_memory("out of memory to choose an algorithm");
+    enum plait_status status = find_candidates(m, options, shape, out->bytes, canonical, all, &n);
+    if (status == PLAIT_OK && n == 0)
+        status =
+            plait_fail(PLAIT_ERR_CONFIG, "no algorithm for %s of %" PRIu32 " ranks%s", plait_coll_name(shape->coll),
+                       shape->nrank, canonical ? " combines in the canonical order" : "");
+    if (status == PLAIT_OK)
+        status = time_all(m, options, shape, out, all, n);
+    free(all);
+    return status;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plait_choose(): what would run, and why, without a comm. */
+/* plait_comm_choose(), plait_choose(): what would run, and why, in a comm or without one. */
 #include "select.h"
+
+#include "candidates.h"
 
 #include "base/log.h"
 #include "base/status.h"
 #include "comm/comm.h"
 #include "machine/tuned.h"
 #include "operation/arguments.h"
-#include "prog.h"
 
 #include <plait/topology.h>
 
@@ -27,23 +28,15 @@ void plait_explain(const struct plait_selection *s, enum plait_coll coll, size_t
         out->ncandidate = s->pick->n;
         memcpy(out->candidate, s->pick->candidates, s->pick->n * sizeof *out->candidate);
     }
+    const struct plait_candidate *const c = out->candidate;
+    const bool tied = out->ncandidate > 1 && c[0].measured == 0 && c[0].predicted > c[1].predicted;
     snprintf(out->algorithm, sizeof out->algorithm, "%s", s->spec);
     snprintf(out->path, sizeof out->path, "%s", s->eager ? "eager" : s->split > 0 ? "eager and engine" : "engine");
-    snprintf(out->why, sizeof out->why, "%s%s", s->why,
+    snprintf(out->why, sizeof out->why, "%s%s%s%s", tied ? "one of " : "", s->why,
+             tied ? "; within an eighth the canonical order decides, then few steps in a row" : "",
              !combines && !s->eager && out->slice >= PLAIT_LEAST_ONCE
                  ? "; buffers outside library memory are copied through staging buffers or the kernel (PLAIT_CMA)"
                  : "");
-}
-
-static enum plait_status check_single(const struct plait_selection *s, const struct plait_shape *shape)
-{
-    struct plait_plan *plan = NULL;
-    enum plait_status status = s->eager ? PLAIT_OK : plait_plan_emit(s->alg, shape, 0, &plan);
-
-    if (plan != NULL && !plait_moves_single_blocks(plan))
-        status = plait_cannot_differ(s->spec);
-    plait_plan_destroy(plan);
-    return status;
 }
 
 /* Select for a v-form with blocks of at most `most` elements, as collv.c does. */
@@ -51,14 +44,14 @@ static enum plait_status select_vform(struct plait_shape *shape, size_t most, en
                                       const struct plait_wish *w, struct plait_selection *s)
 {
     const struct plait_geometry g = plait_geometry_of(shape->coll, 1, 0, 0, 1);
-    const size_t known = plait_all_know_sizes(&g) || shape->nrank == 2 ? most : 0;
+    const size_t known = plait_all_know_sizes(&g) || shape->nrank == 2 ? most : 0, many = plait_vform_count(&g, known);
     const bool small = plait_fits_eager(shape->coll, shape->nrank, known * plait_dtype_size(type), w);
-    enum plait_status status = plait_select(shape, small ? known : 0, type, w, s);
+    enum plait_status status = plait_select(shape, small ? known : many, type, w, s);
 
     if (status == PLAIT_OK && small && !s->eager)
-        status = plait_select(shape, 0, type, w, s);
-    if (status == PLAIT_OK)
-        status = check_single(s, shape);
+        status = plait_select(shape, many, type, w, s);
+    if (status == PLAIT_OK && !s->eager)
+        status = plait_moves_whole_blocks(s->alg, shape);
     if (status == PLAIT_OK && most > 0)
         s->nslice = (most - 1) / s->slice + 1;
     if (status == PLAIT_OK && most > 0 && most * plait_dtype_size(type) <= s->split) {
@@ -97,10 +90,64 @@ static enum plait_status use_tuning(const struct plait_config *config, const str
     }
     const uint32_t hosts = plait_model_hosts(model, &each);
     plait_tuning_keep(&tuning, hosts, each, oversubscribed);
-    plait_model_check(shape, path, &tuning);
+    plait_model_check(model, shape, path, &tuning);
     status = plait_model_use(model, &speeds, &tuning);
     plait_tuning_finish(&tuning);
     return status;
+}
+
+/* Checks the arguments, and sets collective, root and form in *runs as the plan runs. nrank: of the comm. */
+static enum plait_status check(const char *function, const struct plait_kernels *kernels,
+                               const struct plait_shape *shape, uint32_t nrank, size_t count, enum plait_dtype type,
+                               enum plait_op op, const struct plait_call *call, struct plait_shape *runs)
+{
+    if ((unsigned)shape->coll >= PLAIT_NCOLL || nrank == 0)
+        return plait_fail(PLAIT_ERR_ARG, "%s: shape has %u ranks and collective %d", function, nrank, (int)shape->coll);
+    const struct plait_geometry g = plait_geometry_of(shape->coll, 1, 0, 0, 1);
+    if (shape->vform && g.kind == PLAIT_KIND_VECTOR)
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s has no form with blocks of different sizes", function,
+                          plait_coll_name(shape->coll));
+    runs->coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll;
+    runs->root = g.rooted ? shape->root : 0;
+    runs->inplace = plait_works_inplace(shape->coll, shape->inplace, call) && (!shape->vform || g.rooted);
+    const enum plait_status status = plait_check_root(function, runs->root, nrank);
+    return status == PLAIT_OK
+               ? plait_check_operation(kernels, plait_coll_name(shape->coll), shape->coll, nrank, count, type, op, call)
+               : status;
+}
+
+static enum plait_status select_and_explain(struct plait_shape *shape, size_t count, enum plait_dtype type,
+                                            const struct plait_wish *w, struct plait_choice *out)
+{
+    struct plait_selection s;
+    const enum plait_status status = (w->vform ? select_vform : plait_select)(shape, count, type, w, &s);
+
+    if (status == PLAIT_OK)
+        plait_explain(&s, shape->coll, plait_dtype_size(type), out);
+    return status;
+}
+
+enum plait_status plait_comm_choose(const struct plait_comm *comm, const struct plait_shape *shape, size_t count,
+                                    enum plait_dtype type, enum plait_op op, const struct plait_call *call,
+                                    struct plait_choice *out)
+{
+    if (comm == NULL || shape == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: %s is NULL",
+                          comm == NULL    ? "comm"
+                          : shape == NULL ? "shape"
+                                          : "out");
+    if (plait_comm_uncreated(comm))
+        return plait_comm_is_closed(comm, "plait_comm_choose");
+    struct plait_shape runs = {
+        .nrank = comm->nrank, .node = comm->node, .nlevel = comm->nlevel, .level = comm->level
+    };
+    const enum plait_status status =
+        check("plait_comm_choose", comm->kernels, shape, comm->nrank, count, type, op, call, &runs);
+    if (status != PLAIT_OK)
+        return status;
+    const struct plait_wish w =
+        plait_comm_wish(comm, shape->coll, op, shape->vform, &plait_host_space, call != NULL ? call : &plait_no_wishes);
+    return select_and_explain(&runs, count, type, &w, out);
 }
 
 enum plait_status plait_choose(const struct plait_shape *shape, size_t count, enum plait_dtype type, enum plait_op op,
@@ -109,21 +156,12 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     struct plait_config config;
     const struct plait_alg *const *algorithms;
     struct plait_topology topology;
-    struct plait_shape copy;
-    struct plait_selection s;
     enum plait_status status;
 
     if (shape == NULL || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_choose: %s is NULL", shape == NULL ? "shape" : "out");
-    if (shape->vform && plait_geometry_of(shape->coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR)
-        return plait_fail(PLAIT_ERR_ARG, "plait_choose: %s has no form with blocks of different sizes",
-                          plait_coll_name(shape->coll));
-    if (shape->nrank == 0 || (unsigned)shape->coll >= PLAIT_NCOLL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_choose: shape has %u ranks and collective %d", shape->nrank,
-                          (int)shape->coll);
-    copy = *shape;
-    status = plait_check_operation(plait_kernels_find(""), plait_coll_name(shape->coll), shape->coll, shape->nrank,
-                                   count, type, op, call);
+    struct plait_shape runs = *shape;
+    status = check("plait_choose", plait_kernels_find(""), shape, shape->nrank, count, type, op, call, &runs);
     if (status == PLAIT_OK)
         status = plait_config_load(&config);
     if (status == PLAIT_OK)
@@ -137,6 +175,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     w.oversubscribed = most_of_a_node(shape) > topology.ncpu;
     w.remote = plait_has_nodes(shape->node, shape->nrank);
     const struct plait_model_options o = { .nrank = shape->nrank,
+                                           .algorithms = algorithms,
                                            .node = shape->node,
                                            .processors = w.oversubscribed ? topology.ncpu : 0,
                                            .cache = topology.l2,
@@ -145,13 +184,8 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     if (status != PLAIT_OK)
         return status;
     status = use_tuning(&config, shape, w.oversubscribed, w.model);
-    copy.coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll;
-    copy.inplace = plait_works_inplace(shape->coll, shape->inplace, call) &&
-                   (!w.vform || plait_geometry_of(shape->coll, 1, 0, 0, 1).rooted);
     if (status == PLAIT_OK)
-        status = (w.vform ? select_vform : plait_select)(&copy, count, type, &w, &s);
-    if (status == PLAIT_OK)
-        plait_explain(&s, copy.coll, plait_dtype_size(type), out);
+        status = select_and_explain(&runs, count, type, &w, out);
     plait_model_destroy(w.model);
     return status;
 }

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "plan/plan_check.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -41,12 +42,13 @@
 struct kept {
     struct kept *next;
     enum plait_coll coll;
-    uint32_t class;
-    bool canonical, device;
+    uint32_t class, root;
+    bool vform, canonical, device;
     struct plait_pick pick;
 };
 
 struct plait_model {
+    const struct plait_alg *const *algorithms;
     uint32_t nrank, *place; /* [nrank] */
     uint32_t nhost, each;   /* each: the most ranks of a host */
     uint32_t processors;
@@ -158,6 +160,7 @@ enum plait_status plait_model_create(const struct plait_model_options *o, struct
         return plait_fail_memory("out of memory for the model of %u ranks", o->nrank);
     }
     m->nrank = o->nrank;
+    m->algorithms = o->algorithms;
     m->processors = o->processors;
     m->cache = o->cache;
     m->pace = o->pace;
@@ -194,15 +197,20 @@ enum plait_status plait_model_use(struct plait_model *m, const struct plait_copi
     return PLAIT_OK;
 }
 
-void plait_model_check(const struct plait_shape *of, const char *path, struct plait_tuning *t)
+void plait_model_check(const struct plait_model *m, const struct plait_shape *of, const char *path,
+                       struct plait_tuning *t)
 {
     size_t kept = 0;
 
     for (size_t i = 0; i < t->nrow; i++) {
-        struct plait_shape s = *of;
+        struct plait_shape s = { .coll = t->rows[i].coll,
+                                 .nrank = of->nrank,
+                                 .root = of->root,
+                                 .node = of->node,
+                                 .nlevel = of->nlevel,
+                                 .level = of->level };
         const struct plait_alg *alg;
-        s.coll = t->rows[i].coll;
-        if (plait_alg_find(plait_algs, t->rows[i].algorithm, &s, &alg) == PLAIT_OK)
+        if (plait_candidate_find(m->algorithms, t->rows[i].algorithm, &s, false, &alg) == PLAIT_OK)
             t->rows[kept++] = t->rows[i];
         else
             plait_log(PLAIT_LOG_WARN, "%s: %s of %" PRIu64 " bytes: %s; this row does not count", path,
@@ -234,23 +242,24 @@ void plait_model_destroy(struct plait_model *m)
 
 /* ---- Picks -------------------------------------------------------------------------------------------------- */
 
-/* The measured row for vectors of this size; NULL: none may be used. */
-static const struct plait_tuned_choice *find_row(const struct plait_model *model, const struct plait_shape *shape,
-                                                 size_t bytes, bool canonical, bool device)
+/* The measured row for vectors of this size; NULL: none may be used. Errors: PLAIT_ERR_NOMEM. */
+static enum plait_status find_row(const struct plait_model *model, const struct plait_shape *shape, size_t bytes,
+                                  bool canonical, bool device, const struct plait_tuned_choice **out)
 {
-    const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
-    const struct plait_tuned_choice *found = NULL;
+    enum plait_status status = PLAIT_OK;
     struct plait_shape s = *shape;
     const struct plait_alg *alg;
 
+    *out = NULL;
     for (const struct plait_tuned_choice *c = model->rows; c < model->rows + model->nrow; c++)
         if (c->coll == shape->coll && c->memory == (device ? PLAIT_MEMORY_DEVICE : PLAIT_MEMORY_HOST) &&
             c->from <= bytes)
-            found = c;
-    if (found == NULL || plait_alg_find(plait_algs, found->algorithm, &s, &alg) != PLAIT_OK ||
-        (canonical && combines && !alg->canonical))
-        return NULL;
-    return found;
+            *out = c;
+    if (*out != NULL)
+        status = plait_candidate_find(model->algorithms, (*out)->algorithm, &s, canonical, &alg);
+    if (status != PLAIT_OK)
+        *out = NULL;
+    return status == PLAIT_ERR_NOMEM ? status : PLAIT_OK;
 }
 
 /* Put this candidate first, and say how long it took. */
@@ -293,6 +302,7 @@ static enum plait_status predict(const struct plait_model *model, const struct p
                                  bool device, struct plait_pick *pick)
 {
     const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
+    const struct plait_sim_options options = { .place = model->place, .algorithms = model->algorithms };
     struct plait_machine m;
     struct plait_shape s = *shape;
     const struct plait_alg *alg;
@@ -300,18 +310,18 @@ static enum plait_status predict(const struct plait_model *model, const struct p
     describe(model, &m);
     if (device)
         use_gpus(&m);
-    enum plait_status status = plait_candidates_time(&m, model->place, shape, canonical, pick);
+    enum plait_status status = plait_candidates_time(&m, &options, shape, canonical, pick);
 
     pick->why = "the fastest by the model of the machine, with built-in speeds";
     if (status == PLAIT_OK)
-        status = plait_alg_find(plait_algs, pick->candidates[0].algorithm, &s, &alg);
+        status = plait_alg_find(model->algorithms, pick->candidates[0].algorithm, &s, &alg);
     if (status != PLAIT_OK || device || !model->speeds.calibrated || (combines && !alg->canonical))
         return status;
     use_timed(model, pick->bytes, &m);
     const struct plait_pick first = *pick;
     *pick = (struct plait_pick){ .bytes = first.bytes,
                                  .why = "the fastest by the model of the machine, with the speeds of rank 0's host" };
-    status = plait_candidates_time(&m, model->place, shape, combines, pick);
+    status = plait_candidates_time(&m, &options, shape, combines, pick);
     for (uint32_t i = 0; status == PLAIT_OK && i < first.n; i++)
         append(pick, &first.candidates[i]);
     return status;
@@ -321,9 +331,11 @@ static enum plait_status predict(const struct plait_model *model, const struct p
 static enum plait_status make_pick(const struct plait_model *model, const struct plait_shape *shape, uint32_t class,
                                    bool canonical, bool device, struct plait_pick *pick)
 {
-    const struct plait_tuned_choice *row = find_row(model, shape, (size_t)1 << (class + SMALLEST), canonical, device);
-    const enum plait_status status = predict(model, shape, canonical, device, pick);
+    const struct plait_tuned_choice *row;
+    enum plait_status status = find_row(model, shape, (size_t)1 << (class + SMALLEST), canonical, device, &row);
 
+    if (status == PLAIT_OK)
+        status = predict(model, shape, canonical, device, pick);
     if (status != PLAIT_OK || row == NULL)
         return status;
     if (row->next[0] != '\0')
@@ -350,9 +362,14 @@ static enum plait_status keep(struct plait_model *model, const struct plait_shap
 
     if (k == NULL)
         return plait_fail_memory("out of memory to choose an algorithm");
-    *k = (struct kept){ model->kept, shape->coll,
-                        class,       canonical,
-                        device,      { .bytes = (size_t)1 << (class + SMALLEST < TIMED ? class + SMALLEST : TIMED) } };
+    *k = (struct kept){ .next = model->kept,
+                        .coll = shape->coll,
+                        .class = class,
+                        .root = shape->root,
+                        .vform = shape->vform,
+                        .canonical = canonical,
+                        .device = device,
+                        .pick.bytes = (size_t)1 << (class + SMALLEST < TIMED ? class + SMALLEST : TIMED) };
     const enum plait_status status = make_pick(model, shape, class, canonical, device, &k->pick);
     if (status != PLAIT_OK) {
         free(k);
@@ -365,8 +382,11 @@ static enum plait_status keep(struct plait_model *model, const struct plait_shap
 enum plait_status plait_model_pick(struct plait_model *model, const struct plait_shape *shape, size_t bytes,
                                    bool canonical, bool device, const struct plait_pick **out)
 {
+    const bool alike = model->nhost == 1 && plait_is_of_library(model->algorithms[0]); /* all roots are */
     struct plait_shape s = { .coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll,
                              .nrank = shape->nrank,
+                             .root = alike ? 0 : shape->root,
+                             .vform = shape->vform,
                              .node = shape->node,
                              .nlevel = shape->nlevel,
                              .level = shape->level };
@@ -375,7 +395,8 @@ enum plait_status plait_model_pick(struct plait_model *model, const struct plait
 
     pthread_mutex_lock(&model->lock);
     struct kept *at = model->kept;
-    while (at != NULL && (at->coll != s.coll || at->class != k || at->canonical != canonical || at->device != device))
+    while (at != NULL && (at->coll != s.coll || at->class != k || at->root != s.root || at->vform != s.vform ||
+                          at->canonical != canonical || at->device != device))
         at = at->next;
     if (at == NULL)
         status = keep(model, &s, k, canonical, device, &at);

@@ -24,10 +24,11 @@ struct plait_model;
 /* Everything is equal on all ranks. */
 struct plait_model_options {
     uint32_t nrank;
-    const uint32_t *node;   /* as in struct plait_shape */
-    uint32_t processors;    /* of each host; 0: as many as ranks */
-    size_t cache;           /* bytes, of a processor */
-    struct plait_pace pace; /* of slowed links between all ranks */
+    const struct plait_alg *const *algorithms; /* NULL-ended; it must live as long as the model */
+    const uint32_t *node;                      /* as in struct plait_shape */
+    uint32_t processors;                       /* of each host; 0: as many as ranks */
+    size_t cache;                              /* bytes, of a processor */
+    struct plait_pace pace;                    /* of slowed links between all ranks */
 };
 
 struct plait_pick {  /* lives as long as the model */
@@ -53,16 +54,17 @@ enum plait_status plait_model_use(struct plait_model *model, const struct plait_
                                   const struct plait_tuning *tuning);
 
 /* Leave out rows whose algorithms do not fit a comm of this shape, with a warning that names `path`. */
-void plait_model_check(const struct plait_shape *shape, const char *path, struct plait_tuning *tuning);
+void plait_model_check(const struct plait_model *model, const struct plait_shape *shape, const char *path,
+                       struct plait_tuning *tuning);
 
 /* Hosts of the model, and ranks of each; *each 0: unequal. */
 uint32_t plait_model_hosts(const struct plait_model *model, uint32_t *each);
 
 /*
- * The fastest of the library's algorithms.
+ * The fastest of the library's algorithms, the users' and the caller's.
  *
- * shape      reads coll, nrank, node, nlevel and level. Rooted collectives are simulated with root 0
- * bytes      of the vector, or of a block
+ * shape      reads coll, nrank, root, node, nlevel, level and vform. All is simulated out of place
+ * bytes      of the vector, or of a block; vform: of the largest, as if all were as long
  * canonical  only of those that combine in the canonical order
  * device     the data is in a GPU's memory
  * Errors: PLAIT_ERR_NOMEM, PLAIT_ERR_CONFIG (no algorithm fits). Thread: any.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How an operation runs. Small ones of at most 64 ranks on one host are eager (eager.c): one-shot or direct without the
- * engine. Of the others the model picks the algorithm (model.h). V-forms are direct, as each block has its own message;
- * reduce-scatter and all-gather of more than 64 ranks go around the ring.
+ * engine. Of the others the model picks the algorithm (model.h). V-forms are direct if only sender and receiver know a
+ * block's size.
  *
  * A rank receives at most 128 KiB in an eager operation. It sends (its IN) at most the following, and never more than
  * 32 KiB:
@@ -20,6 +20,7 @@
 #include "comm/comm.h"
 #include "eager/eager.h"
 #include "operation/arguments.h"
+#include "plan/plan_check.h"
 #include "prog.h"
 #include "prove.h"
 
@@ -87,14 +88,6 @@ bool plait_has_nodes(const uint32_t *node, uint32_t nrank)
     return false;
 }
 
-bool plait_is_of_library(const struct plait_alg *alg)
-{
-    for (const struct plait_alg *const *own = plait_algs; *own != NULL; own++)
-        if (*own == alg)
-            return true;
-    return false;
-}
-
 /* Is it a library plan that eager.c implements? A caller's algorithm of the same name runs as its plan says. */
 static bool is_one_step(const struct plait_alg *alg)
 {
@@ -106,20 +99,13 @@ struct choice {
     const struct plait_pick *pick;
 };
 
-static struct choice of_vform(const struct plait_shape *shape, bool canonical)
-{
-    if (shape->nrank > MOST_DIRECT &&
-        (shape->coll == PLAIT_ALLGATHER || (shape->coll == PLAIT_REDUCE_SCATTER && !canonical)))
-        return (struct choice){ "ring", "more than 64 ranks: each rank sends to its neighbour only", NULL };
-    return (struct choice){ "direct", "blocks of different sizes: each has its own message", NULL };
-}
-
 /* bytes: of the block that one rank sends another, or of the vector. */
 static enum plait_status choose(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
                                 struct choice *out)
 {
     const bool vector = shape->coll == PLAIT_ALLREDUCE || shape->coll == PLAIT_BARRIER,
                canonical = w->reproducible || w->ordered;
+    const struct plait_geometry g = plait_geometry_of(shape->coll, 1, 0, 0, 1);
     const struct plait_pick *pick;
 
     if (w->spec[0] != '\0') {
@@ -130,8 +116,9 @@ static enum plait_status choose(const struct plait_shape *shape, size_t bytes, c
         *out = (struct choice){ vector ? "one-shot" : "direct", PLAIT_WHY_EAGER, NULL };
         return PLAIT_OK;
     }
-    if (w->vform) {
-        *out = of_vform(shape, canonical);
+    if (w->vform && !plait_all_know_sizes(&g)) {
+        *out =
+            (struct choice){ "direct", "only sender and receiver know a block's size: each has its own message", NULL };
         return PLAIT_OK;
     }
     const enum plait_status status = plait_model_pick(w->model, shape, bytes, canonical, w->device, &pick);
@@ -218,9 +205,10 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     const struct plait_geometry geometry = plait_geometry_of(shape->coll, 1, 0, 0, 1);
     struct choice c = { NULL, NULL, NULL };
     struct plait_selection s = { 0 };
+
+    shape->vform = w->vform;
     enum plait_status status = choose(shape, bytes, w, &c);
     const char *spec = c.spec;
-
     if (status == PLAIT_OK)
         status = plait_alg_find(w->algorithms, spec, shape, &s.alg);
     s.why = c.why;

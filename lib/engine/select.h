@@ -29,6 +29,10 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
     double latency;      /* seconds, of the paced links; or 0 */
 };
 
+/* For a call of this comm. */
+struct plait_wish plait_comm_wish(const struct plait_comm *comm, enum plait_coll coll, enum plait_op op, bool vform,
+                                  const struct plait_space *space, const struct plait_call *call);
+
 /* Sets the fields that the call and the configuration decide; the others are 0. */
 struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_coll coll, enum plait_op op, bool vform,
                                 const struct plait_call *call);
@@ -44,13 +48,10 @@ bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const 
 /* Are the ranks on several nodes? node NULL: on one. */
 bool plait_has_nodes(const uint32_t *node, uint32_t nrank);
 
-/* Is it in the library's table? Else it is the caller's own. */
-bool plait_is_of_library(const struct plait_alg *alg);
-
 /*
- * Reads coll, nrank, node and inplace of `shape`. Writes param. Clears inplace for a caller's plan of a rooted
- * collective; sets it anew if inputs are divided first, as the quotients may lie elsewhere. Errors: PLAIT_ERR_CONFIG,
- * PLAIT_ERR_UNSUPPORTED.
+ * Reads coll, nrank, root, node and inplace of `shape`. Writes param and vform. Clears inplace for a caller's plan of a
+ * rooted collective; sets it anew if inputs are divided first, as the quotients may lie elsewhere. Errors:
+ * PLAIT_ERR_CONFIG, PLAIT_ERR_UNSUPPORTED.
  */
 enum plait_status plait_select(struct plait_shape *shape, size_t count, enum plait_dtype type,
                                const struct plait_wish *wish, struct plait_selection *out);
@@ -61,7 +62,7 @@ enum plait_status plait_cannot_differ(const char *spec);
 /* The spec in "allreduce:SPEC[,...]" (PLAIT_ALGO) for this collective, or "". */
 void plait_spec_for(const char *setting, enum plait_coll coll, char spec[PLAIT_MAX_SPEC]);
 
-/* What plait_choose() says of a selection. size: bytes of an element. */
+/* The result of plait_comm_choose(). size: bytes of an element. */
 void plait_explain(const struct plait_selection *s, enum plait_coll coll, size_t size, struct plait_choice *out);
 
 #endif

@@ -51,6 +51,7 @@ static void take_copies(struct plait_comm *comm, uint32_t first, const struct pl
 static enum plait_status make_model(struct plait_comm *comm, const uint32_t *node)
 {
     const struct plait_model_options o = { .nrank = comm->nrank,
+                                           .algorithms = comm->algorithms,
                                            .node = comm->node != NULL ? comm->node : node,
                                            .processors = comm->processors,
                                            .cache = comm->cache,
@@ -90,7 +91,8 @@ static void load_tuning(const struct plait_comm *comm, const uint32_t *node, str
         return;
     const uint32_t hosts = plait_model_hosts(comm->model, &each);
     plait_tuning_keep(out, hosts, each, comm->oversubscribed);
-    plait_model_check(&(struct plait_shape){ .nrank = comm->nrank,
+    plait_model_check(comm->model,
+                      &(struct plait_shape){ .nrank = comm->nrank,
                                              .node = comm->node != NULL ? comm->node : node,
                                              .nlevel = comm->nlevel,
                                              .level = comm->level },

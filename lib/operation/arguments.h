@@ -64,6 +64,15 @@ static inline bool plait_all_know_sizes(const struct plait_geometry *g)
     return g->kind == PLAIT_KIND_PART && !g->rooted;
 }
 
+/*
+ * The count with which a v-form above the eager path is selected: the largest block's, rounded up to a power of two, so
+ * that few operations are bound; 0 if not all ranks know it.
+ */
+static inline size_t plait_vform_count(const struct plait_geometry *g, size_t most)
+{
+    return most == 0 || !plait_all_know_sizes(g) ? 0 : (size_t)1 << (most > 1 ? 64 - __builtin_clzll(most - 1) : 0);
+}
+
 /* Bytes of the vector or of a block. A bound operation has them in plait_op_plan.bytes. */
 static inline size_t plait_args_bytes(const struct plait_args *a)
 {

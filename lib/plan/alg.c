@@ -27,6 +27,14 @@ const char *plait_claim_fault(const struct plait_claim *claim)
     return claim->nblk == 0 || claim->nblk >= 1u << 30 ? "nblk is not from 1 to 2^30-1" : NULL;
 }
 
+bool plait_is_of_library(const struct plait_alg *alg)
+{
+    for (const struct plait_alg *const *own = plait_algs; *own != NULL; own++)
+        if (*own == alg)
+            return true;
+    return false;
+}
+
 enum plait_status plait_shape_check(const char *function, const struct plait_shape *shape)
 {
     if ((unsigned)shape->coll >= PLAIT_NCOLL)

@@ -104,6 +104,9 @@ const char *plait_alg_fault(const struct plait_alg *alg);
 /* Is the shape valid? shape: not NULL. Errors: PLAIT_ERR_ARG, with `function` at the start of the text. */
 enum plait_status plait_shape_check(const char *function, const struct plait_shape *shape);
 
+/* Is it in the library's table? Else it is the caller's own, or from a file. */
+bool plait_is_of_library(const struct plait_alg *alg);
+
 /* A hash of the plans of an algorithm from a file; 0: it is none. */
 uint64_t plait_alg_contents(const struct plait_alg *alg);
 

@@ -108,10 +108,10 @@ static void *run(void *arg)
     options.id = &r->id;
     options.algorithms = mine;
     call.algorithm = "star";
-    r->failed =
-        plait_comm_create(&options, &comm) != PLAIT_OK ||
-        plait_comm_choose(comm, PLAIT_ALLREDUCE, COUNT, PLAIT_INT64, PLAIT_SUM, 0, &call, &choice) != PLAIT_OK ||
-        plait_allreduce(comm, in, out, COUNT, PLAIT_INT64, PLAIT_SUM, &call) != PLAIT_OK;
+    r->failed = plait_comm_create(&options, &comm) != PLAIT_OK ||
+                plait_comm_choose(comm, &(struct plait_shape){ .coll = PLAIT_ALLREDUCE }, COUNT, PLAIT_INT64, PLAIT_SUM,
+                                  &call, &choice) != PLAIT_OK ||
+                plait_allreduce(comm, in, out, COUNT, PLAIT_INT64, PLAIT_SUM, &call) != PLAIT_OK;
     if (r->failed)
         fprintf(stderr, "rank %u: %s\n", r->number, plait_last_error());
     for (int i = 0; !r->failed && i < COUNT; i++)

@@ -111,6 +111,7 @@ enum plait_status plait_plan_check(const char *name, const struct plait_shape *s
 
     memset(c.report, 0, sizeof *c.report);
     enum plait_status status = prove(&c, true, NULL);
+    c.report->uneven = c.uneven != PLAIT_NONE;
     if (status == PLAIT_OK)
         status = plait_check_figures(&c);
     plait_scratch_free(&c.graph.arrays);
