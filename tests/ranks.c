@@ -188,17 +188,35 @@ static void begin_quickly(void)
         setenv("UCX_TLS", transports, 0);
 }
 
-unsigned ranks_run(const struct ranks *r)
+static struct ranks as_threads(const struct ranks *r)
 {
-    const char *threads = getenv("PLAIT_TEST_THREADS");
     struct ranks all = *r;
 
+    all.nthread *= r->nprocess;
+    all.nprocess = 1;
+    return all;
+}
+
+static bool become_threads(const struct ranks *r)
+{
+    const char *threads = getenv("PLAIT_TEST_THREADS");
+
+    return threads != NULL && strcmp(threads, "1") == 0 && !r->processes;
+}
+
+unsigned ranks_run(const struct ranks *r)
+{
+    struct ranks all = become_threads(r) ? as_threads(r) : *r;
+
     begin_quickly();
-    if (threads != NULL && strcmp(threads, "1") == 0 && !r->processes) {
-        all.nthread *= r->nprocess;
-        all.nprocess = 1;
-    }
     return run_all(&all);
+}
+
+unsigned ranks_run_both(const struct ranks *r)
+{
+    const struct ranks all = as_threads(r);
+
+    return (become_threads(r) ? 0 : ranks_run(r)) + ranks_run(&all);
 }
 
 bool says(const char *text)

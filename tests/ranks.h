@@ -35,6 +35,9 @@ extern int (*ranks_prepare)(struct plait_comm *comm, uint32_t rank);
 /* Number of ranks that failed, were killed by a signal or by the limit. */
 unsigned ranks_run(const struct ranks *r);
 
+/* The same as processes, and then as threads of one process; once where processes become threads. */
+unsigned ranks_run_both(const struct ranks *r);
+
 /* In a body: wait for all ranks of the run, by means that are not the library's: when an operation has ended on one rank it may
  * still take long on another. Every rank calls it equally often. */
 void ranks_meet(void);

@@ -157,10 +157,7 @@ static int hand_over(struct plait_comm **comm, uint32_t rank, void *arg)
 static void requests_are_taken_by_other_threads_while_their_comm_is_destroyed(void **state)
 {
     ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 120, .body = hand_over, .no_comm = true };
-    assert_int_equal(ranks_run(&ranks), 0);
-    ranks.nprocess = 1;
-    ranks.nthread = 2;
-    assert_int_equal(ranks_run(&ranks), 0);
+    assert_int_equal(ranks_run_both(&ranks), 0);
 }
 
 /* ---- Failing --------------------------------------------------------------------------------------------- */

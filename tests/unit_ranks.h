@@ -31,12 +31,7 @@ static inline void ranks_succeed(void **state)
 
 static inline void ranks_succeed_both(void **state)
 {
-    struct ranks r = *(const struct ranks *)*state;
-
-    assert_int_equal(ranks_run(&r), 0);
-    r.nthread = r.nprocess;
-    r.nprocess = 1;
-    assert_int_equal(ranks_run(&r), 0);
+    assert_int_equal(ranks_run_both(*state), 0);
 }
 
 #endif
