@@ -24,15 +24,15 @@ check 4 2 bytes
 check 2 1 reuse
 UCX_TLS=tcp check 2 2 reuse
 PLAIT_FOR_TESTS=1 PLAIT_HOSTS=2 check 1 2 reuse # UCX reads the other process's memory
-# These mostly wait: together.
+# These mostly wait: together. They are cut when they surely run.
 waits=
-PLAIT_DEADLINE=4 check 3 1+2+1 cut "--cut 5:1" &
+PLAIT_DEADLINE=4 check 3 1+2+1 cut "--cut 12:1" &
 waits="$waits $!"
-PLAIT_DEADLINE=3 check 3 1 served "--cut 5:0" &
+PLAIT_DEADLINE=3 check 3 1 served "--cut 12:0" &
 waits="$waits $!"
 PLAIT_DEADLINE=4 check 2 1 busy &
 waits="$waits $!"
-PLAIT_DEADLINE=3 check 2 1 late "--cut 5:1" &
+PLAIT_DEADLINE=3 check 2 1 late "--cut 12:1" &
 waits="$waits $!"
 for one in $waits; do
     wait "$one" || failed=1

@@ -108,7 +108,7 @@ static void jobs_that_differ_in_any_name_do_not_meet(void **state)
     char variables[256];
 
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(variables, sizeof variables, NAMELESS " PLAIT_TIMEOUT=20 JOB=%s", names[i]);
+        snprintf(variables, sizeof variables, NAMELESS " PLAIT_TIMEOUT=60 JOB=%s", names[i]);
         const struct ends e = run_two_jobs(3, variables);
         if (e.fine != 6)
             fail_msg("jobs with another %s: %u ranks fine, %u failed, %u in a comm of both", names[i], e.fine, e.failed,
@@ -144,7 +144,7 @@ static int outlive(const char *variables, const char *end)
     snprintf(training, sizeof training, "%s TRAIN=%s", variables, end);
     for (unsigned r = 0; r < 2; r++)
         pids[r] = start_rank(0, r, 2, training);
-    sleep(6); /* twice PLAIT_TIMEOUT: the comm takes one at most to be created, and is young for another */
+    sleep(10); /* twice PLAIT_TIMEOUT: the comm takes one at most to be created, and is young for another */
     for (unsigned k = 0; k < 2; k++)
         for (unsigned r = 0; r < 2; r++)
             wait_for(start_rank(1, r, 2, variables), &second);
@@ -168,8 +168,8 @@ static int outlive(const char *variables, const char *end)
  */
 static void a_job_outlives_another_that_takes_its_port(void **state)
 {
-    static const char *const variables[] = { NAMELESS " PLAIT_TIMEOUT=3 LOCAL_WORLD_SIZE=2",
-                                             ON_PORT("29764") " PLAIT_TIMEOUT=3" };
+    static const char *const variables[] = { NAMELESS " PLAIT_TIMEOUT=5 LOCAL_WORLD_SIZE=2",
+                                             ON_PORT("29764") " PLAIT_TIMEOUT=5" };
     pid_t pids[2];
 
     for (unsigned i = 0; i < 2; i++)
