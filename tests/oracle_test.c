@@ -52,7 +52,7 @@ static void many_orders_give_the_same_result(void **state)
     for (int c = 0; c < PLAIT_NCOLL; c++) {
         specs_init(&s, (enum plait_coll)c, 6, c != PLAIT_ALLTOALL);
         for (uint32_t i = 0; i < s.n; i++)
-            for (uint64_t seed = 0; seed < 50; seed++) {
+            for (uint64_t seed = 0; seed < (light() ? 10 : 50); seed++) {
                 s.spec[i].shape.root = (uint32_t)seed % 6;
                 check_results(&s.spec[i], 23, seed);
             }
@@ -79,7 +79,7 @@ static void hierarchies_of_three_levels_give_the_same_result(void **state)
             };
             snprintf(spec.text, sizeof spec.text, "%s of three levels", specs[i]);
             assert_int_equal(plait_alg_find(plait_algs, specs[i], &spec.shape, &spec.alg), PLAIT_OK);
-            for (uint64_t seed = 0; seed < 20; seed++)
+            for (uint64_t seed = 0; seed < (light() ? 5 : 20); seed++)
                 check_results(&spec, 13 * seed, seed);
         }
 }

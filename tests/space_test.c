@@ -10,6 +10,7 @@
 #include "operation/slices.h"
 #include "ranks.h"
 #include "request/request.h"
+#include "tier.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
@@ -474,7 +475,7 @@ static int start_again(struct plait_comm *comm, uint32_t rank, float *buffers, s
 
 static int use_space(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static const size_t counts[] = { 1, 13, 4096, 100003 };
+    const size_t counts[] = { 1, 13, 4096, full() ? 100003 : 33003 };
     void *buffers;
 
     CHECK(make(*comm, &buffers));
