@@ -257,7 +257,7 @@ static uint64_t sum(const struct plait_path *p)
 static void for_all(void (*see)(const struct spec *s))
 {
     for (unsigned coll = 0; coll < PLAIT_NCOLL; coll++)
-        for (uint32_t nrank = 1; nrank <= 9; nrank += light() && nrank > 4 ? 4 : 1) {
+        for (uint32_t nrank = 1; nrank <= 9; nrank += light() && nrank > 3 ? 4 : 1) {
             struct specs all;
             specs_init(&all, (enum plait_coll)coll, nrank, false);
             for (uint32_t i = 0; i < all.n; i++)
