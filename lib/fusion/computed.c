@@ -56,22 +56,21 @@ void plait_computed_ended(struct plait_fusion *f, uint32_t bucket, uint32_t roun
 
 /* ---- What the ranks exchange: their counted steps ---------------------------------------------------------- */
 
-/* A step: ready times of tensors, then begins, ends and packing times of buckets; from the step's origin. */
+/* A step: ready times of tensors, then begins and ends of buckets; from the step's origin. */
 struct step {
-    double *ready, *begin, *end, *packing;
+    double *ready, *begin, *end;
 };
 
 static size_t size_of_step(const struct plait_fusion *f)
 {
-    return f->ntensor + 3 * (size_t)f->flat.nbucket;
+    return f->ntensor + 2 * (size_t)f->flat.nbucket;
 }
 
 static struct step step_at(const struct plait_fusion *f, uint32_t s)
 {
-    const uint32_t n = f->flat.nbucket;
     double *v = f->computed->vector + s * size_of_step(f);
 
-    return (struct step){ v, v + f->ntensor, v + f->ntensor + n, v + f->ntensor + 2 * (size_t)n };
+    return (struct step){ v, v + f->ntensor, v + f->ntensor + f->flat.nbucket };
 }
 
 static void write_steps(const struct plait_fusion *f)
@@ -85,10 +84,8 @@ static void write_steps(const struct plait_fusion *f)
         for (uint32_t t = 0; t < f->ntensor; t++)
             to.ready[t] = c->ready[from + t] - origin;
         for (uint32_t k = 0; k < f->flat.nbucket; k++) {
-            const struct plait_bucket_times *x = &c->times[from + k];
-            to.begin[k] = x->begin - origin;
-            to.end[k] = x->end - origin;
-            to.packing[k] = x->packed - x->begin + x->unpacking;
+            to.begin[k] = c->times[from + k].begin - origin;
+            to.end[k] = c->times[from + k].end - origin;
         }
     }
 }
@@ -138,61 +135,34 @@ static size_t bytes_of(const struct plait_fusion *f, uint32_t tensor)
     return (bytes + PLAIT_FUSION_ALIGN - 1) / PLAIT_FUSION_ALIGN * PLAIT_FUSION_ALIGN;
 }
 
-/* Bytes of the tensor that are packed: none of gradients that live in the payload, or alone in the caller's memory. */
-static size_t packed_of(const struct plait_fusion *f, uint32_t tensor, bool alone)
-{
-    const bool cast = f->tensors[tensor].type != type_of(f, tensor);
-
-    return cast || (f->tensors[tensor].data != NULL && !alone) ? bytes_of(f, tensor) : 0;
-}
-
-static void add_bucket(struct plait_fusion *f, uint32_t k, double time, double packing)
-{
-    const struct plait_slab *s = &f->flat.buckets[k];
-    struct plait_fit *fit = &f->computed->fit;
-    const double x = (double)(s->count * plait_dtype_size(s->type));
-    double packed = 0;
-
-    for (uint32_t t = s->first; t <= s->last; t++)
-        if (f->flat.places[t].bucket == k)
-            packed += (double)packed_of(f, t, s->ntensor == 1);
-    if (packed > 0) {
-        packing = fmin(packing, time / 2);
-        fit->packed += packed;
-        fit->packing += packing;
-        time -= packing;
-    }
-    const double w = 1 / ((x + LATENCY) * (x + LATENCY));
-    fit->w += w;
-    fit->wx += w * x;
-    fit->wxx += w * x * x;
-    fit->wt += w * time;
-    fit->wxt += w * x * time;
-}
-
 /*
  * A bucket takes the time from when it has begun on all ranks, and the one before has ended on all, to its end. Means:
  * what disturbs a bucket now and then is a part of its price.
  */
 static void add_buckets(struct plait_fusion *f)
 {
+    struct plait_fit *fit = &f->computed->fit;
+
     for (uint32_t k = 0; k < f->flat.nbucket; k++) {
-        double time[COUNTED], packing[COUNTED];
+        const struct plait_slab *slab = &f->flat.buckets[k];
+        const double x = (double)(slab->count * plait_dtype_size(slab->type)), w = 1 / ((x + LATENCY) * (x + LATENCY));
+        double time[COUNTED];
         for (uint32_t s = 0; s < COUNTED; s++) {
-            const struct step x = step_at(f, s);
-            time[s] = fmax(x.end[k] - (k > 0 ? fmax(x.begin[k], x.end[k - 1]) : x.begin[k]), 1e-9);
-            packing[s] = x.packing[k];
+            const struct step step = step_at(f, s);
+            const double begin = k > 0 ? fmax(step.begin[k], step.end[k - 1]) : step.begin[k];
+            time[s] = fmax(step.end[k] - begin, 1e-9);
         }
-        add_bucket(f, k, mean(time), mean(packing));
+        fit->w += w;
+        fit->wx += w * x;
+        fit->wxx += w * x * x;
+        fit->wt += w * mean(time);
+        fit->wxt += w * x * mean(time);
     }
 }
 
 struct prices {
-    double latency, rate, packing; /* s, s per byte */
-    uint32_t ntype;
-    const double *bytes, *packed; /* [ntensor + 1] of the tensors before */
-    const uint32_t *count;        /* [ntensor + 1][ntype] */
-    const struct plait_fusion *f;
+    double latency, rate; /* s, s per byte */
+    const double *bytes;  /* [ntensor + 1] of the tensors before */
 };
 
 static void fit(const struct plait_fit *x, struct prices *out)
@@ -205,27 +175,21 @@ static void fit(const struct plait_fit *x, struct prices *out)
         out->latency = 0;
         out->rate = x->wxt / x->wxx;
     }
-    out->packing = x->packed > 0 ? x->packing / x->packed : 0;
 }
 
-/* One bucket for each type among the tensors. */
 static double price(const void *prices, uint32_t first, uint32_t end)
 {
     const struct prices *p = prices;
-    const bool alone = end == first + 1;
-    const double packed = alone ? (double)packed_of(p->f, first, true) : p->packed[end] - p->packed[first];
-    uint32_t ntype = 0;
 
-    for (uint32_t d = 0; d < p->ntype; d++)
-        ntype += p->count[(size_t)end * p->ntype + d] > p->count[(size_t)first * p->ntype + d];
-    return ntype * p->latency + (p->bytes[end] - p->bytes[first]) * p->rate + packed * p->packing;
+    return p->latency + (p->bytes[end] - p->bytes[first]) * p->rate;
 }
 
 /* ---- The layout -------------------------------------------------------------------------------------------- */
 
 /* Each bucket has an eighth of what is left: many sizes, whose times say most about others. */
-static uint32_t first_cuts(const struct plait_fusion *f, uint32_t *cuts)
+static uint32_t first_cuts(const struct plait_fusion *f)
 {
+    uint32_t *cuts = f->computed->cuts;
     size_t left = 0, bytes = 0;
     uint32_t n = 0;
 
@@ -260,53 +224,38 @@ static void find_ready(const struct plait_fusion *f, double *ready)
     }
 }
 
-static void count_up(const struct plait_fusion *f, double *bytes, double *packed, uint32_t *count)
-{
-    const uint32_t ntype = f->whole.nbucket;
-
-    for (uint32_t t = 0; t < f->ntensor; t++) {
-        bytes[t + 1] = bytes[t] + (double)bytes_of(f, t);
-        packed[t + 1] = packed[t] + (double)packed_of(f, t, false);
-        for (uint32_t d = 0; d < ntype; d++)
-            count[(size_t)(t + 1) * ntype + d] = count[(size_t)t * ntype + d] + (f->whole.places[t].bucket == d);
-    }
-}
-
 /* Rank 0, from the maxima over the ranks: the exposed time that is predicted, and the cuts. */
-static enum plait_status compute(struct plait_fusion *f, double *predicted, uint32_t *cuts, uint32_t *ncut)
+static enum plait_status compute(struct plait_fusion *f, double *predicted, uint32_t *ncut)
 {
     const size_t n = (size_t)f->ntensor + 1;
-    double *x = calloc(3 * n, sizeof *x), end;
-    uint32_t *count = calloc(n * f->whole.nbucket, sizeof *count);
-    enum plait_status status = PLAIT_ERR_NOMEM;
+    double *x = calloc(2 * n, sizeof *x), end;
 
-    if (x != NULL && count != NULL) {
-        struct prices p = { .ntype = f->whole.nbucket, .bytes = x + n, .packed = x + 2 * n, .count = count, .f = f };
-        const struct plait_timeline t = { f->ntensor, x, price, &p };
-        find_ready(f, x);
-        count_up(f, x + n, x + 2 * n, count);
-        add_buckets(f);
-        fit(&f->computed->fit, &p);
-        status = plait_cut(&t, cuts, ncut, &end);
-        if (status == PLAIT_OK)
-            *predicted = end - largest(x, f->ntensor);
-    } else {
-        status = plait_fail_memory("out of memory for the layout of %u tensors", f->ntensor);
-    }
+    if (x == NULL)
+        return plait_fail_memory("out of memory for the layout of %u tensors", f->ntensor);
+    double *bytes = x + n;
+    struct prices p = { .bytes = bytes };
+    const struct plait_timeline t = { f->ntensor, x, price, &p };
+    find_ready(f, x);
+    for (uint32_t k = 0; k < f->ntensor; k++)
+        bytes[k + 1] = bytes[k] + (double)bytes_of(f, k);
+    add_buckets(f);
+    fit(&f->computed->fit, &p);
+    const enum plait_status status = plait_cut(&t, f->computed->cuts, ncut, &end);
+    if (status == PLAIT_OK)
+        *predicted = end - largest(x, f->ntensor);
     free(x);
-    free(count);
     return status;
 }
 
-static enum plait_status lay_out(struct plait_fusion *f, const uint32_t *cuts, uint32_t ncut, uint32_t round)
+static enum plait_status lay_out(struct plait_fusion *f, uint32_t ncut, uint32_t round)
 {
-    const struct plait_layout l = { .rule = PLAIT_LAYOUT_CUTS, .cuts = cuts, .ncut = ncut };
+    const struct plait_layout l = { .rule = PLAIT_LAYOUT_CUTS, .cuts = f->computed->cuts, .ncut = ncut };
 
     return plait_fusion_change_layout(f, &l, round);
 }
 
 /* Rank 0 computes for all. A rank that fails by itself fails the comm. result: predicted, ncut, cuts. */
-static enum plait_status agree(struct plait_fusion *f, double *result, uint32_t *cuts)
+static enum plait_status agree(struct plait_fusion *f, double *result)
 {
     const size_t n = COUNTED * size_of_step(f);
     uint32_t ncut = 0;
@@ -314,11 +263,11 @@ static enum plait_status agree(struct plait_fusion *f, double *result, uint32_t 
 
     if (status == PLAIT_OK && f->rank == 0) {
         double predicted = 0;
-        status = plait_object_fail(f->comm, compute(f, &predicted, cuts, &ncut));
+        status = plait_object_fail(f->comm, compute(f, &predicted, &ncut));
         result[0] = predicted;
         result[1] = ncut;
         for (uint32_t k = 0; k < ncut; k++)
-            result[2 + k] = cuts[k];
+            result[2 + k] = f->computed->cuts[k];
     }
     if (status == PLAIT_OK)
         status = plait_broadcast(f->comm, result, result, 2 + (size_t)f->ntensor, PLAIT_FLOAT64, 0, NULL);
@@ -326,18 +275,18 @@ static enum plait_status agree(struct plait_fusion *f, double *result, uint32_t 
 }
 
 /* Until this returns, no round begins. */
-static enum plait_status change(struct plait_fusion *f, uint32_t *cuts)
+static enum plait_status change(struct plait_fusion *f)
 {
     struct plait_computed *c = f->computed;
     const double *result = c->vector;
-    enum plait_status status = agree(f, c->vector, cuts);
+    enum plait_status status = agree(f, c->vector);
 
     if (status != PLAIT_OK)
         return status;
     const uint32_t ncut = (uint32_t)result[1];
     for (uint32_t k = 0; k < ncut; k++)
-        cuts[k] = (uint32_t)result[2 + k];
-    status = plait_object_fail(f->comm, lay_out(f, cuts, ncut, c->base + STEPS));
+        c->cuts[k] = (uint32_t)result[2 + k];
+    status = plait_object_fail(f->comm, lay_out(f, ncut, c->base + STEPS));
     if (status == PLAIT_OK) {
         c->base += STEPS;
         c->report = (struct plait_fusion_computed){ c->report.computed + 1, result[0], 0, c->report.first };
@@ -359,15 +308,8 @@ enum plait_status plait_computed_step(struct plait_fusion *f)
         c->measuring = false;
         return PLAIT_OK;
     }
-    uint32_t *cuts = calloc(f->ntensor, sizeof *cuts);
-    enum plait_status status = plait_object_ungrouped("plait_fusion_wait_all");
-    if (status == PLAIT_OK && cuts == NULL)
-        status =
-            plait_object_fail(f->comm, plait_fail_memory("out of memory for the layout of %u tensors", f->ntensor));
-    if (status == PLAIT_OK)
-        status = change(f, cuts);
-    free(cuts);
-    return status;
+    const enum plait_status status = plait_object_ungrouped("plait_fusion_wait_all");
+    return status == PLAIT_OK ? change(f) : status;
 }
 
 /* ---- Life -------------------------------------------------------------------------------------------------- */
@@ -376,21 +318,17 @@ enum plait_status plait_computed_create(struct plait_fusion *f)
 {
     const size_t n = f->ntensor;
     struct plait_computed *c = f->computed = calloc(1, sizeof *c);
-    uint32_t *cuts = calloc(n, sizeof *cuts);
-    enum plait_status status = PLAIT_ERR_NOMEM;
 
-    if (c != NULL && cuts != NULL) {
+    if (c != NULL) {
         c->measuring = true;
         c->ready = calloc(STEPS * n, sizeof *c->ready);
         c->times = calloc(STEPS * n, sizeof *c->times);
-        c->vector = calloc(COUNTED * 4 * n, sizeof *c->vector);
+        c->vector = calloc(COUNTED * 3 * n, sizeof *c->vector);
+        c->cuts = calloc(n, sizeof *c->cuts);
     }
-    if (c == NULL || cuts == NULL || c->ready == NULL || c->times == NULL || c->vector == NULL)
-        status = plait_fail_memory("out of memory for the times of %zu tensors", n);
-    else
-        status = lay_out(f, cuts, first_cuts(f, cuts), 0);
-    free(cuts);
-    return status;
+    if (c == NULL || c->ready == NULL || c->times == NULL || c->vector == NULL || c->cuts == NULL)
+        return plait_fail_memory("out of memory for the times of %zu tensors", n);
+    return lay_out(f, first_cuts(f), 0);
 }
 
 void plait_computed_destroy(struct plait_computed *c)
@@ -400,6 +338,7 @@ void plait_computed_destroy(struct plait_computed *c)
     free(c->ready);
     free(c->times);
     free(c->vector);
+    free(c->cuts);
     free(c);
 }
 

@@ -15,9 +15,7 @@ enum { PLAIT_COMPUTED_COUNTED = 3, PLAIT_COMPUTED_STEPS = 1 + PLAIT_COMPUTED_COU
 
 /* Times of buckets, plait_clock(). */
 struct plait_bucket_times {
-    double begin, packed, /* packing began, ended */
-        end;              /* unpacking ended */
-    double unpacking;     /* s */
+    double begin, end; /* its packing began, its unpacking ended */
 };
 
 /*
@@ -26,7 +24,6 @@ struct plait_bucket_times {
  */
 struct plait_fit {
     double w, wx, wxx, wt, wxt;
-    double packed, packing; /* bytes, s */
 };
 
 struct plait_computed {
@@ -34,6 +31,7 @@ struct plait_computed {
     uint32_t base;                           /* rounds that had ended when the layout began */
     double *ready;                           /* [STEPS][ntensor] plait_clock() */
     double *vector;                          /* what the ranks exchange */
+    uint32_t *cuts;                          /* [ntensor] of the layout that is made */
     double origin[PLAIT_COMPUTED_STEPS + 1]; /* the end of the step before: what ready times count from */
     struct plait_bucket_times *times;        /* [STEPS][ntensor], of buckets */
     struct plait_fit fit;

@@ -148,10 +148,10 @@ static void begin(struct plait_fusion *f, uint32_t k)
     struct plait_bucket *b = &f->buckets[k];
     struct plait_bucket_times *times = plait_computed_times(f, k, b->begun + 1);
 
-    const double start = plait_trace_now(f->trace), begin = times != NULL ? plait_clock() : 0;
-    pack_bucket(f, k);
+    const double start = plait_trace_now(f->trace);
     if (times != NULL)
-        *times = (struct plait_bucket_times){ .begin = begin, .packed = plait_clock() };
+        times->begin = plait_clock();
+    pack_bucket(f, k);
     plait_trace_add(f->trace, PLAIT_TRACE_PACK, k, start);
     b->began = plait_trace_now(f->trace);
     b->begun++;
@@ -170,12 +170,10 @@ static void unpack(struct plait_fusion *f, uint32_t k)
 
     plait_trace_add(f->trace, PLAIT_TRACE_TRANSFER, k, b->began);
     plait_trace_change(f->trace, -1, 0);
-    const double start = plait_trace_now(f->trace), begin = times != NULL ? plait_clock() : 0;
+    const double start = plait_trace_now(f->trace);
     unpack_bucket(f, k);
-    if (times != NULL) {
+    if (times != NULL)
         times->end = plait_clock();
-        times->unpacking = times->end - begin;
-    }
     plait_trace_add(f->trace, PLAIT_TRACE_UNPACK, k, start);
     b->unpacked = true;
 }
