@@ -20,7 +20,7 @@ static inline bool is_proved(const struct plait_alg *alg, const char *spec, cons
         proved &= plait_fuse(p.plan[r], fusing, nodes[r]) == PLAIT_OK;
     }
     bool ends = false;
-    proved &= plait_prove_waits(p.plan, NULL, nodes, spec, p.n, &ends) == PLAIT_OK && ends;
+    proved &= plait_prove_waits(p.plan, nodes, spec, p.n, &ends) == PLAIT_OK && ends;
     for (uint32_t r = 0; r < p.n; r++)
         free(nodes[r]);
     free(nodes);

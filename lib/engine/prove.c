@@ -83,73 +83,18 @@ static struct plait_plan *with_window(struct plait_scratch *arrays, const struct
     return p;
 }
 
-/*
- * Merge two plans of a rank that have the same messages into one that waits for everything that either waits for. A
- * message is a step of both plans, done once. If the merged plan runs to the end, so does each of the two. NULL: the
- * messages differ, or out of memory.
- *
- * node  in: how each plan is fused, [x->nstep] and then [y->nstep]; out: how the merged plan is
- */
-static struct plait_plan *merge(struct plait_scratch *arrays, const struct plait_plan *x, const struct plait_plan *y,
-                                uint32_t *node)
-{
-    const uint32_t nstep = x->nstep + y->nstep, ndep = x->ndep + y->ndep;
-    struct plait_plan *p = plait_scratch(arrays, 1, sizeof *p + nstep * sizeof *p->step + ndep * sizeof(uint32_t));
-    uint32_t nx, ny;
-    const uint32_t *in_x = list_messages(arrays, x, &nx), *in_y = list_messages(arrays, y, &ny);
-
-    if (arrays->failed || nx != ny)
-        return NULL;
-    memcpy(p, x, sizeof *p + x->nstep * sizeof *p->step);
-    memcpy(p->step + x->nstep, y->step, y->nstep * sizeof *p->step);
-    p->nstep = nstep;
-    p->ndep = ndep;
-    uint32_t *deps = (uint32_t *)(uintptr_t)plait_plan_deps(p);
-    memcpy(deps, plait_plan_deps(x), x->ndep * sizeof *deps);
-    for (uint32_t i = 0; i < y->ndep; i++)
-        deps[x->ndep + i] = plait_plan_deps(y)[i] + x->nstep;
-    for (uint32_t i = x->nstep; i < nstep; i++) {
-        p->step[i].dep0 += x->ndep;
-        node[i] += x->nstep;
-        if (p->step[i].peer >= 0) {
-            p->step[i].verb = PLAIT_STEP_COPY;
-            p->step[i].peer = -1;
-        }
-    }
-    for (uint32_t k = 0; k < nx; k++) {
-        const struct plait_step *a = &x->step[in_x[k]], *b = &y->step[in_y[k]];
-        if (a->verb != b->verb || a->peer != b->peer || a->lane != b->lane || a->blk != b->blk || a->nblk != b->nblk)
-            return NULL;
-        node[plait_find_node(node, in_y[k] + x->nstep)] = plait_find_node(node, in_x[k]);
-    }
-    for (uint32_t i = 0; i < nstep; i++)
-        node[i] = plait_find_node(node, i);
-    return p;
-}
-
-/* The plan of all that a rank waits for, the window included. `other`: the rank's other plan, or NULL. */
-static struct plait_plan *waits_of(struct plait_scratch *arrays, const struct plait_plan *plan,
-                                   const struct plait_plan *other, uint32_t *node)
-{
-    struct plait_plan *own = with_window(arrays, plan), *second = other != NULL ? with_window(arrays, other) : NULL;
-
-    return own != NULL && second != NULL ? merge(arrays, own, second, node) : own;
-}
-
-enum plait_status plait_prove_waits(struct plait_plan *const *plans, struct plait_plan *const *others,
-                                    uint32_t *const *nodes, const char *spec, uint32_t nrank, bool *out)
+enum plait_status plait_prove_waits(struct plait_plan *const *plans, uint32_t *const *nodes, const char *spec,
+                                    uint32_t nrank, bool *out)
 {
     struct plait_scratch arrays = { 0 };
     struct plait_plan **waits = plait_scratch(&arrays, nrank, sizeof *waits);
-    enum plait_status status = PLAIT_OK;
+    enum plait_status status;
 
-    for (uint32_t r = 0; !arrays.failed && status == PLAIT_OK && r < nrank; r++) {
-        waits[r] = waits_of(&arrays, plans[r], others != NULL ? others[r] : NULL, nodes[r]);
-        status = waits[r] != NULL ? PLAIT_OK : PLAIT_ERR_PLAN;
-    }
+    for (uint32_t r = 0; !arrays.failed && r < nrank; r++)
+        waits[r] = with_window(&arrays, plans[r]);
     if (arrays.failed)
         status = plait_fail_memory("out of memory to bind a plan");
-    else if (status == PLAIT_OK)
+    else
         status = plait_check_deadlock(spec, (const struct plait_plan *const *)waits, nrank,
                                       (const uint32_t *const *)nodes, NULL);
     plait_scratch_free(&arrays);
@@ -157,34 +102,28 @@ enum plait_status plait_prove_waits(struct plait_plan *const *plans, struct plai
     return status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
 }
 
-/* others: NULL, or others[r] is a plan that rank r may run instead of plans[r], or NULL */
-static enum plait_status prove(struct plait_plan *const *plans, struct plait_plan *const *others, const char *spec,
-                               uint32_t nrank, enum plait_fusing fusing, bool *out)
+static enum plait_status prove(struct plait_plan *const *plans, const char *spec, uint32_t nrank,
+                               enum plait_fusing fusing, bool *out)
 {
     struct plait_scratch arrays = { 0 };
     uint32_t **nodes = plait_scratch(&arrays, nrank, sizeof *nodes);
     enum plait_status status = PLAIT_OK;
 
     for (uint32_t r = 0; nodes != NULL && r < nrank; r++)
-        nodes[r] = plait_scratch(
-            &arrays, plans[r]->nstep + (others != NULL && others[r] != NULL ? others[r]->nstep : 0), sizeof *nodes[r]);
+        nodes[r] = plait_scratch(&arrays, plans[r]->nstep, sizeof *nodes[r]);
     if (arrays.failed)
         status = plait_fail_memory("out of memory to bind a plan");
-    for (uint32_t r = 0; status == PLAIT_OK && r < nrank; r++) {
-        const struct plait_plan *other = others != NULL ? others[r] : NULL;
+    for (uint32_t r = 0; status == PLAIT_OK && r < nrank; r++)
         status = plait_fuse(plans[r], fusing, nodes[r]);
-        if (status == PLAIT_OK && other != NULL)
-            status = plait_fuse(other, fusing, nodes[r] + plans[r]->nstep);
-    }
     if (status == PLAIT_OK)
-        status = plait_prove_waits(plans, others, nodes, spec, nrank, out);
+        status = plait_prove_waits(plans, nodes, spec, nrank, out);
     plait_scratch_free(&arrays);
     return status;
 }
 
 /* Find the most fusing that cannot deadlock. *proved false: even PLAIT_FUSE_NONE can. */
-static enum plait_status choose_fusing(struct plait_plan *const *plans, struct plait_plan *const *others,
-                                       const char *spec, uint32_t nrank, bool hop, enum plait_fusing *out, bool *proved)
+static enum plait_status choose_fusing(struct plait_plan *const *plans, const char *spec, uint32_t nrank, bool hop,
+                                       enum plait_fusing *out, bool *proved)
 {
     enum plait_status status = PLAIT_OK;
 
@@ -192,7 +131,7 @@ static enum plait_status choose_fusing(struct plait_plan *const *plans, struct p
     for (int fusing = hop ? PLAIT_FUSE_LOCAL : PLAIT_FUSE_PROVED;
          fusing >= PLAIT_FUSE_NONE && !*proved && status == PLAIT_OK; fusing--) {
         *out = (enum plait_fusing)fusing;
-        status = prove(plans, others, spec, nrank, *out, proved);
+        status = prove(plans, spec, nrank, *out, proved);
     }
     return status;
 }
@@ -247,18 +186,13 @@ static enum plait_status hash_plans(const struct plait_alg *alg, const struct pl
     return status;
 }
 
-/* ---- In place on some ranks, which the others do not know -------------------------------------------------- */
-
-static bool is_rooted(const struct plait_shape *shape)
-{
-    return plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1).rooted;
-}
+/* ---- The proof ------------------------------------------------------------------------------------------------ */
 
 struct plait_shape plait_common_shape(const struct plait_alg *alg, const struct plait_shape *shape)
 {
     struct plait_shape common = *shape;
 
-    if (is_rooted(shape) || plait_is_of_library(alg))
+    if (plait_geometry_of(shape->coll, 1, 0, 0, 1).rooted || plait_is_of_library(alg))
         common.inplace = false;
     return common;
 }
@@ -275,49 +209,22 @@ static enum plait_status check_pure(const char *spec, const struct plait_plan *o
         spec, own->rank);
 }
 
-/* (*others)[r]: the in-place plan of a rank r that alone knows whether it works in place; it has the same messages. */
-static enum plait_status emit_others(const struct plait_alg *alg, const struct plait_shape *common,
-                                     struct plait_plan ***others)
-{
-    struct plait_shape inplace = *common;
-    enum plait_status status = PLAIT_OK;
-
-    *others = calloc((size_t)common->nrank + 1, sizeof **others);
-    if (*others == NULL)
-        return plait_fail_memory("out of memory to bind a plan");
-    inplace.inplace = true;
-    if (!plait_is_of_library(alg) || plait_geometry_of(common->coll, 1, 0, 0, 1).kind == PLAIT_KIND_PAIR ||
-        !alg->applies(alg, &inplace))
-        return PLAIT_OK;
-    for (uint32_t r = 0; r < common->nrank && status == PLAIT_OK; r++)
-        if (!is_rooted(common) || r == common->root)
-            status = plait_plan_emit(alg, &inplace, r, &(*others)[r]);
-    return status;
-}
-
 /* Prove all ranks' plans together; for at most PLAIT_MOST_PROVED ranks. */
-static enum plait_status prove_all(const struct plait_alg *alg, const char *spec, const struct plait_shape *common,
-                                   const struct plait_plan *own, bool hop, struct plait_plan **plans,
-                                   struct plait_plan ***others, struct plait_proof *out)
+static enum plait_status prove_all(const char *spec, const struct plait_plan *own, bool hop,
+                                   struct plait_plan *const *plans, struct plait_proof *out)
 {
-    enum plait_status status = emit_others(alg, common, others);
+    const struct plait_plan *again = plans[own->rank];
+    enum plait_status status = own->inplace == again->inplace ? check_pure(spec, own, again) : PLAIT_OK;
     bool proved = true;
 
     if (status == PLAIT_OK)
-        status =
-            check_pure(spec, own, own->inplace == plans[own->rank]->inplace ? plans[own->rank] : (*others)[own->rank]);
-    for (uint32_t r = 0; r < common->nrank && status == PLAIT_OK; r++)
-        out->sliceable &= (*others)[r] == NULL || plait_plan_sliceable((*others)[r]);
-    if (status == PLAIT_OK)
-        status = choose_fusing(plans, *others, spec, common->nrank, hop, &out->fusing, &proved);
+        status = choose_fusing(plans, spec, own->nrank, hop, &out->fusing, &proved);
     if (status != PLAIT_OK || proved)
         return status;
-    return plait_fail(
-        PLAIT_ERR_PLAN,
-        "algorithm '%s' can deadlock with %u ranks: a message overtakes %d earlier ones of the same pair "
-        "of ranks, a whole window; receive lanes in the order in which they are sent (or its plan in place has "
-        "other messages)",
-        spec, common->nrank, PLAIT_WINDOW);
+    return plait_fail(PLAIT_ERR_PLAN,
+                      "algorithm '%s' can deadlock with %u ranks: a message overtakes %d earlier ones of the same pair "
+                      "of ranks, a whole window; receive lanes in the order in which they are sent",
+                      spec, own->nrank, PLAIT_WINDOW);
 }
 
 enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
@@ -325,14 +232,14 @@ enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, con
 {
     const bool few = shape->nrank <= PLAIT_MOST_PROVED;
     const struct plait_shape common = plait_common_shape(alg, shape);
-    struct plait_plan **plans = NULL, **others = NULL;
+    struct plait_plan **plans = NULL;
     enum plait_status status = few || kinds != NULL ? plait_plans_emit(alg, &common, &plans) : PLAIT_OK;
 
     if (status == PLAIT_OK)
         status = hash_plans(alg, &common, plans, out);
     out->fusing = PLAIT_FUSE_LOCAL;
     if (status == PLAIT_OK && few)
-        status = prove_all(alg, spec, &common, own, hop, plans, &others, out);
+        status = prove_all(spec, own, hop, plans, out);
     if (status == PLAIT_OK && kinds != NULL && common.inplace != shape->inplace) {
         plait_plans_destroy(plans, shape->nrank);
         plans = NULL;
@@ -341,6 +248,5 @@ enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, con
     if (status == PLAIT_OK && kinds != NULL)
         status = find_kinds(plans, spec, shape, own->rank, kinds);
     plait_plans_destroy(plans, shape->nrank);
-    plait_plans_destroy(others, shape->nrank);
     return status;
 }

@@ -9,8 +9,9 @@
 
 /*
  * The shape as all ranks know it. Only the rank itself knows whether it works in place. The library's plans have the
- * same messages either way. A caller's algorithm may send other values in place, so all ranks must agree on it. In a
- * rooted collective only the root knows; there a caller's plan is never in place (plait_select()).
+ * same messages either way, and a test proves that no mixture can deadlock (tests/mixture_test.c). A caller's algorithm
+ * may send other values in place, so all ranks must agree on it. In a rooted collective only the root knows; there a
+ * caller's plan is never in place (plait_select()).
  */
 struct plait_shape plait_common_shape(const struct plait_alg *alg, const struct plait_shape *shape);
 
@@ -42,11 +43,8 @@ void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint3
 /*
  * Do these plans run to the end if every send waits for its receive, at most PLAIT_WINDOW messages are in flight from
  * one rank to another, and steps of a rank with the same number in nodes[rank] run at once?
- *
- * others  others[r] is a plan that rank r may run instead of plans[r], with the same messages, or NULL. NULL: none
- * nodes   nodes[r]: of the steps of plans[r], then of those of others[r]; overwritten if others[r] exists
  */
-enum plait_status plait_prove_waits(struct plait_plan *const *plans, struct plait_plan *const *others,
-                                    uint32_t *const *nodes, const char *spec, uint32_t nrank, bool *out);
+enum plait_status plait_prove_waits(struct plait_plan *const *plans, uint32_t *const *nodes, const char *spec,
+                                    uint32_t nrank, bool *out);
 
 #endif

@@ -301,7 +301,7 @@ static enum plait_status check_form(const struct plait_alg *alg, const char *spe
             status = plait_fail(PLAIT_ERR_PLAN, "as bound, %s does not combine in the canonical order", spec);
     }
     if (status == PLAIT_OK && form == READ_IN_PLACE) {
-        status = plait_prove_waits(plans, NULL, nodes, spec, shape->nrank, &ends);
+        status = plait_prove_waits(plans, nodes, spec, shape->nrank, &ends);
         if (status == PLAIT_OK && !ends)
             status = plait_fail(PLAIT_ERR_PLAN, "as bound, %s can deadlock with %u ranks", spec, shape->nrank);
     }
