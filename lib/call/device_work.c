@@ -17,9 +17,9 @@ bool plait_work_free_later(struct plait_comm *comm, void *memory)
     return used;
 }
 
-int plait_work_device(const struct plait_comm *comm)
+enum plait_status plait_work_open(struct plait_comm *comm, const char *call, const struct plait_queue *queue)
 {
-    return comm->device != NULL ? comm->device->device : -1;
+    return plait_device_open(comm, call, plait_device_used()->device_of(queue));
 }
 
 struct plait_queue *plait_work_begin(struct plait_comm *comm)

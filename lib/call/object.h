@@ -130,8 +130,8 @@ void plait_object_drop(struct plait_request **r);
 /* The comm frees GPU memory when other ranks read it no longer. False: this rank has used no GPU with it. */
 bool plait_work_free_later(struct plait_comm *comm, void *memory);
 
-/* The GPU that this rank has used with the comm; -1: none. */
-int plait_work_device(const struct plait_comm *comm);
+/* The comm uses the GPU of this queue. PLAIT_ERR_ARG: it has used another one; else others have failed the comm. */
+enum plait_status plait_work_open(struct plait_comm *comm, const char *call, const struct plait_queue *queue);
 
 /* The comm's own queue, after all work of the comm on other queues; NULL: the device has failed. */
 struct plait_queue *plait_work_begin(struct plait_comm *comm);

@@ -13,8 +13,12 @@ enum plait_status plait_optim_device_make(struct plait_optim *o, size_t weights)
 {
     const int device = plait_device_used()->device_of(o->queue);
     void *momentum = NULL, *sums = NULL;
-    enum plait_status status = plait_mem_alloc_on(device, weights * sizeof *o->momentum + 1, &momentum);
+    enum plait_status status = PLAIT_OK;
 
+    if (o->options.comm != NULL)
+        status = plait_work_open(o->options.comm, "plait_optim_create", o->queue);
+    if (status == PLAIT_OK)
+        status = plait_mem_alloc_on(device, weights * sizeof *o->momentum + 1, &momentum);
     o->momentum = momentum;
     if (status == PLAIT_OK)
         status = plait_mem_alloc_on(device, (NORMS + 2 * (size_t)o->options.ntensor) * sizeof *o->sums, &sums);

@@ -115,20 +115,6 @@ static enum plait_status check_numbers(const struct plait_optim_options *o)
     return plait_check_numbers("plait_optim_create", all, sizeof all / sizeof *all);
 }
 
-/* With a comm a rank uses one GPU. */
-static enum plait_status check_comm(const struct plait_comm *comm, const struct plait_queue *queue)
-{
-    const int device = queue != NULL ? plait_device_used()->device_of(queue) : -1;
-    const int used = comm != NULL ? plait_work_device(comm) : -1;
-
-    if (queue == NULL || used < 0 || used == device)
-        return PLAIT_OK;
-    return plait_fail(
-        PLAIT_ERR_ARG,
-        "plait_optim_create: options.stream is of GPU %d, but this rank has used GPU %d with options.comm", device,
-        used);
-}
-
 enum plait_status plait_optim_check_options(const struct plait_optim_options *o)
 {
     struct plait_queue *queue;
@@ -137,8 +123,6 @@ enum plait_status plait_optim_check_options(const struct plait_optim_options *o)
     if (status != PLAIT_OK)
         return status;
     status = check_numbers(o);
-    if (status == PLAIT_OK)
-        status = check_comm(o->comm, queue);
     for (uint32_t k = 0; k < o->npart && status == PLAIT_OK; k++)
         status = check_part(o, queue, k);
     if (status == PLAIT_OK)
