@@ -6,6 +6,7 @@
 #include "comm/comm.h"
 #include "comm/copy_mode.h"
 #include "engine/candidates.h"
+#include "engine/model.h"
 #include "machine/tuned.h"
 
 #include <plait/message.h>
@@ -273,6 +274,41 @@ static void nothing_that_is_left_out_is_faster(void **state)
                 compare_with_all(&m, &shape, bytes);
             }
         }
+}
+
+/* Predicted seconds of the fastest all-reduce of 4 MiB, 8 ranks on 4 hosts. uplink: bytes per second; 0: no racks. */
+static double time_with_racks(const uint32_t *rack, uint64_t uplink)
+{
+    const struct plait_model_options o = {
+        .nrank = 8, .algorithms = plait_algs, .node = two_each, .nlevel = uplink > 0, .level = rack, .cache = 1 << 20
+    };
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 8, .node = two_each };
+    const struct plait_copies speeds = { .calibrated = false };
+    struct plait_tuning tuning = { .nrow = 0 };
+    const struct plait_pick *pick;
+    struct plait_model *m;
+
+    tuning.link[PLAIT_LINK_HOSTS] = (struct plait_tuned_link){ 20000, 5000, 125000000 };
+    tuning.link[PLAIT_LINK_RACKS] = (struct plait_tuned_link){ 20000, 5000, uplink };
+    assert_int_equal(plait_model_create(&o, &m), PLAIT_OK);
+    assert_int_equal(plait_model_use(m, &speeds, &tuning), PLAIT_OK);
+    assert_int_equal(plait_model_pick(m, &shape, 4 << 20, false, false, &pick), PLAIT_OK);
+    const double time = pick->candidates[0].predicted;
+    plait_model_destroy(m);
+    return time;
+}
+
+static void narrow_links_between_racks_count(void **state)
+{
+    static const uint32_t in_order[] = { 0, 0, 0, 0, 1, 1, 1, 1 }, across[] = { 0, 0, 1, 1, 0, 0, 1, 1 };
+    const double flat = time_with_racks(NULL, 0);
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        const uint32_t *rack = k == 0 ? in_order : across;
+        assert_true(time_with_racks(rack, 2500000000) < 1.1 * flat);
+        assert_true(time_with_racks(rack, 25000000) > 1.5 * flat);
+    }
 }
 
 /* ---- Tuning files ----------------------------------------------------------------------------------------- */
@@ -623,6 +659,7 @@ int main(void)
         cmocka_unit_test(many_ranks_are_estimated),
         cmocka_unit_test(ranks_with_other_speeds_choose_alike),
         cmocka_unit_test(nothing_that_is_left_out_is_faster),
+        cmocka_unit_test(narrow_links_between_racks_count),
         cmocka_unit_test(the_nearest_key_counts),
         cmocka_unit_test(a_row_of_no_algorithm_does_not_count),
         cmocka_unit_test(a_tuning_file_decides),

@@ -177,6 +177,8 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     const struct plait_model_options o = { .nrank = shape->nrank,
                                            .algorithms = algorithms,
                                            .node = shape->node,
+                                           .nlevel = shape->nlevel,
+                                           .level = shape->level,
                                            .processors = w.oversubscribed ? topology.ncpu : 0,
                                            .cache = topology.l2,
                                            .pace = config.pace };

@@ -51,11 +51,12 @@ struct plait_model {
     const struct plait_alg *const *algorithms;
     uint32_t nrank, *place; /* [nrank] */
     uint32_t nhost, each;   /* each: the most ranks of a host */
+    uint32_t nrack, beside; /* beside: the most hosts of a rack */
     uint32_t processors;
     size_t cache;
     struct plait_pace pace;
     struct plait_copies speeds;
-    struct plait_tuned_link net; /* measured between hosts; bandwidth 0: not */
+    struct plait_tuned_link net, uplink; /* measured between hosts, and between racks; bandwidth 0: not */
     size_t nrow;
     struct plait_tuned_choice *rows; /* [nrow] measured, by collective and memory, then by size */
     pthread_mutex_t lock;
@@ -81,18 +82,58 @@ static uint32_t count_hosts(const struct plait_model_options *o, uint32_t *place
     return nhost;
 }
 
-/* From places in hosts to places in the machine. */
-static void number_hosts(const struct plait_model_options *o, uint32_t *place, uint32_t each)
+/* The outermost level of the comm, if its units have several hosts each; NULL: there are no racks. */
+static const uint32_t *find_racks(const struct plait_model_options *o)
 {
-    uint32_t nhost = 0;
+    const uint32_t *rack = o->nlevel > 0 ? o->level + (size_t)(o->nlevel - 1) * o->nrank : NULL;
 
-    for (uint32_t r = 0; r < o->nrank; r++) {
-        uint32_t before = r;
-        while (o->node != NULL && before > 0 && o->node[before - 1] != o->node[r])
-            before--;
-        if (o->node != NULL)
-            place[r] += (before > 0 ? place[before - 1] / each : nhost++) * each;
+    for (uint32_t r = 1; rack != NULL && o->node != NULL && r < o->nrank; r++)
+        for (uint32_t k = 0; k < r; k++)
+            if (rack[k] == rack[r] && o->node[k] != o->node[r])
+                return rack;
+    return NULL;
+}
+
+/*
+ * From places in hosts to places in the machine, rack by rack.
+ *
+ * hosts  [nrank] scratch: of each rack, its hosts so far
+ */
+static void number_hosts(const struct plait_model_options *o, struct plait_model *m, uint32_t *hosts)
+{
+    const uint32_t *rack = find_racks(o);
+
+    m->nrack = m->beside = 1;
+    for (int pass = 0; pass < 2 && o->node != NULL; pass++) {
+        memset(hosts, 0, o->nrank * sizeof *hosts);
+        for (uint32_t r = 0; r < o->nrank; r++) {
+            const uint32_t of = rack != NULL ? rack[r] : 0;
+            uint32_t before = r;
+            while (before > 0 && o->node[before - 1] != o->node[r])
+                before--;
+            if (pass == 1)
+                m->place[r] +=
+                    before > 0 ? m->place[before - 1] / m->each * m->each : (of * m->beside + hosts[of]) * m->each;
+            hosts[of] += before == 0;
+            m->nrack = of + 1 > m->nrack ? of + 1 : m->nrack;
+            m->beside = pass == 0 && hosts[of] > m->beside ? hosts[of] : m->beside;
+        }
     }
+}
+
+/* A network with built-in speeds, or those that were measured. faster: so many times the built-in bandwidth */
+static struct plait_level network(const char *name, uint32_t children, const struct plait_tuned_link *measured,
+                                  uint32_t faster)
+{
+    const bool known = measured->bandwidth > 0;
+    struct plait_level l = { .children = children,
+                             .links = 1,
+                             .bandwidth = known ? measured->bandwidth : NET_RATE * faster,
+                             .latency = known ? measured->latency : NET_LATENCY,
+                             .overhead = known ? measured->overhead : NET_OVERHEAD };
+
+    snprintf(l.name, sizeof l.name, "%s", name);
+    return l;
 }
 
 /* With built-in speeds, but for a network that was measured. */
@@ -115,13 +156,9 @@ static void describe(const struct plait_model *o, struct plait_machine *m)
         m->level[0].bandwidth = o->pace.bandwidth > 0 ? o->pace.bandwidth : HOST_COPY;
     }
     if (o->nhost > 1)
-        m->level[m->nlevel++] =
-            (struct plait_level){ .name = "network",
-                                  .children = o->nhost,
-                                  .links = 1,
-                                  .bandwidth = o->net.bandwidth > 0 ? o->net.bandwidth : NET_RATE,
-                                  .latency = o->net.bandwidth > 0 ? o->net.latency : NET_LATENCY,
-                                  .overhead = o->net.bandwidth > 0 ? o->net.overhead : NET_OVERHEAD };
+        m->level[m->nlevel++] = network("network", o->beside, &o->net, 1);
+    if (o->nrack > 1)
+        m->level[m->nlevel++] = network("racks", o->nrack, &o->uplink, o->beside);
 }
 
 /* For data in GPUs' memory: processors only put the work on queues. */
@@ -152,10 +189,13 @@ static void use_timed(const struct plait_model *model, size_t bytes, struct plai
 enum plait_status plait_model_create(const struct plait_model_options *o, struct plait_model **out)
 {
     struct plait_model *m = calloc(1, sizeof *m);
+    uint32_t *hosts = malloc(o->nrank * sizeof *hosts);
 
     if (m != NULL)
         m->place = malloc(o->nrank * sizeof *m->place);
-    if (m == NULL || m->place == NULL) {
+    if (m == NULL || m->place == NULL || hosts == NULL) {
+        free(hosts);
+        free(m != NULL ? m->place : NULL);
         free(m);
         return plait_fail_memory("out of memory for the model of %u ranks", o->nrank);
     }
@@ -165,7 +205,8 @@ enum plait_status plait_model_create(const struct plait_model_options *o, struct
     m->cache = o->cache;
     m->pace = o->pace;
     m->nhost = count_hosts(o, m->place, &m->each);
-    number_hosts(o, m->place, m->each);
+    number_hosts(o, m, hosts);
+    free(hosts);
     pthread_mutex_init(&m->lock, NULL);
     *out = m;
     return PLAIT_OK;
@@ -187,6 +228,7 @@ enum plait_status plait_model_use(struct plait_model *m, const struct plait_copi
     if (tuning == NULL)
         return PLAIT_OK;
     m->net = tuning->link[PLAIT_LINK_HOSTS];
+    m->uplink = tuning->link[PLAIT_LINK_RACKS];
     if (tuning->nrow > 0 && (m->rows = malloc(tuning->nrow * sizeof *m->rows)) == NULL)
         return plait_fail_memory("out of memory for %zu rows of a tuning file", tuning->nrow);
     for (size_t i = 0; i < tuning->nrow; i++) {

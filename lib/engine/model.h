@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The model of a communicator's machine: hosts whose ranks share memory, joined by a network. The simulator says which
- * algorithm is the fastest on it.
+ * The model of a communicator's machine: hosts whose ranks share memory, joined by a network, in racks if the comm has
+ * this level. The simulator says which algorithm is the fastest on it.
  *
  * Sizes fall into classes, each twice as long as the one before. The first operation of a class simulates the
  * candidates, which takes a millisecond for 8 ranks, and some for 64 and more. The answer is kept. An algorithm whose
@@ -25,10 +25,12 @@ struct plait_model;
 struct plait_model_options {
     uint32_t nrank;
     const struct plait_alg *const *algorithms; /* NULL-ended; it must live as long as the model */
-    const uint32_t *node;                      /* as in struct plait_shape */
-    uint32_t processors;                       /* of each host; 0: as many as ranks */
-    size_t cache;                              /* bytes, of a processor */
-    struct plait_pace pace;                    /* of slowed links between all ranks */
+    const uint32_t *node;                      /* as in struct plait_shape, like the next two */
+    uint32_t nlevel;
+    const uint32_t *level;
+    uint32_t processors;    /* of each host; 0: as many as ranks */
+    size_t cache;           /* bytes, of a processor */
+    struct plait_pace pace; /* of slowed links between all ranks */
 };
 
 struct plait_pick {  /* lives as long as the model */

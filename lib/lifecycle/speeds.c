@@ -53,6 +53,8 @@ static enum plait_status make_model(struct plait_comm *comm, const uint32_t *nod
     const struct plait_model_options o = { .nrank = comm->nrank,
                                            .algorithms = comm->algorithms,
                                            .node = comm->node != NULL ? comm->node : node,
+                                           .nlevel = comm->nlevel,
+                                           .level = comm->level,
                                            .processors = comm->processors,
                                            .cache = comm->cache,
                                            .pace = comm->config.pace };
@@ -67,8 +69,8 @@ struct shown {
     struct plait_copies copies;
     uint8_t fast[PLAIT_COPY_CLASSES]; /* of the tuning; they come before those of `copies` */
     bool has_fast;
-    struct plait_tuned_link hosts; /* links between hosts */
-    uint32_t tuned;                /* 1: hosts counts, and nrow rows follow */
+    struct plait_tuned_link hosts, racks; /* links between them */
+    uint32_t tuned;                       /* 1: the links count, and nrow rows follow */
     uint32_t nrow;
 };
 
@@ -99,6 +101,7 @@ static void load_tuning(const struct plait_comm *comm, const uint32_t *node, str
                       path, out);
     shown->tuned = 1;
     shown->hosts = out->link[PLAIT_LINK_HOSTS];
+    shown->racks = out->link[PLAIT_LINK_RACKS];
     shown->has_fast = out->has_copies;
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++)
         shown->fast[k] = (uint8_t)((out->copies[k].fastest == PLAIT_TUNED_SINGLE ? PLAIT_FAST_SINGLE : 0) |
@@ -123,6 +126,7 @@ static enum plait_status share_tuning(struct plait_comm *comm, struct plait_boot
         status = plait_bootstrap_broadcast(boot, status, tuning->rows, zero->nrow * sizeof *tuning->rows);
     tuning->nrow = zero->nrow;
     tuning->link[PLAIT_LINK_HOSTS] = zero->hosts;
+    tuning->link[PLAIT_LINK_RACKS] = zero->racks;
     if (status == PLAIT_OK)
         status = plait_model_use(comm->model, &zero->copies, tuning);
     return plait_bootstrap_agree(boot, status);
