@@ -50,6 +50,20 @@ static void tune_until(void (*program)(void), uint32_t nrank)
     }
 }
 
+/* The library's direct all-to-all of two ranks, but that it copies first. */
+static const char copy_first[] =
+    "plan 1 alltoall rank 0 of 2, blocks 4, tmp 0, lanes 1, out of place\n"
+    "r0 #0 copy out[0] = in[0]\nr0 #1 send in[1] to r1\nr0 #2 recv out[1] from r1 block 2\n"
+    "plan 1 alltoall rank 1 of 2, blocks 4, tmp 0, lanes 1, out of place\n"
+    "r1 #0 copy out[1] = in[1] block 3\nr1 #1 send in[0] to r0 block 2\n"
+    "r1 #2 recv out[0] from r0 block 1\n";
+
+static void tune_with_a_plan(void)
+{
+    setenv("PLAIT_PLANS", in_folder("copy-first.plan"), 1);
+    become(seconds, in_folder("plans.json"), NULL);
+}
+
 /* Values that no comm accepts. */
 static void tune_with_settings(void)
 {
@@ -165,6 +179,25 @@ static void what_settings_force_is_not_measured(void **state)
 {
     if (child_run(tune_with_settings, said, sizeof said) != 0)
         fail_msg("plait-tune failed: %s", said);
+}
+
+/* It and the library's are first and second. */
+static void a_users_plan_is_measured(void **state)
+{
+    bool found = false;
+
+    folder_write("copy-first.plan", copy_first, sizeof copy_first - 1);
+    for (size_t k = 0; k < sizeof times / sizeof *times && !found; k++) {
+        struct plait_tuning t;
+        seconds = times[k];
+        if (child_run(tune_with_a_plan, said, sizeof said) != 0)
+            fail_msg("plait-tune failed: %s", said);
+        assert_int_equal(plait_tuning_load(in_folder("plans.json"), &t), PLAIT_OK);
+        for (size_t i = 0; i < t.nrow; i++)
+            found |= strcmp(t.rows[i].algorithm, "copy-first") == 0 || strcmp(t.rows[i].next, "copy-first") == 0;
+        plait_tuning_finish(&t);
+    }
+    assert_true(found);
 }
 
 static void a_folder_that_cannot_be_made_is_an_error_at_once(void **state)
@@ -299,6 +332,7 @@ int main(void)
         cmocka_unit_test(rows_of_other_numbers_of_ranks_stay),
         cmocka_unit_test(a_check_says_how_good_the_choices_of_the_file_are),
         cmocka_unit_test(what_settings_force_is_not_measured),
+        cmocka_unit_test(a_users_plan_is_measured),
         cmocka_unit_test(a_folder_that_cannot_be_made_is_an_error_at_once),
         cmocka_unit_test(all_ranks_of_a_launcher_learn_that_the_file_cannot_be_written),
         cmocka_unit_test(wrong_arguments_are_errors),
