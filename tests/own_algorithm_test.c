@@ -262,6 +262,56 @@ static void an_emit_that_changes_its_mind_is_refused(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+/* ---- The library's choice ---------------------------------------------------------------------------- */
+
+/* Is it a candidate? What is not named runs in either case. */
+static int choose_freely(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE };
+    static int in[2][100000], out[2][100000];
+    struct plait_choice c;
+    bool found = false;
+
+    CHECK(plait_comm_choose(*comm, &shape, 100000, PLAIT_INT32, PLAIT_SUM, NULL, &c) == PLAIT_OK);
+    for (uint32_t i = 0; i < c.ncandidate; i++)
+        found |= strcmp(c.candidate[i].algorithm, "swap") == 0 && c.candidate[i].predicted > 0;
+    CHECK(found == *(const bool *)arg);
+    in[rank][0] = 1;
+    CHECK(plait_allreduce(*comm, in[rank], out[rank], 100000, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK);
+    CHECK(out[rank][0] == 2);
+    return 0;
+}
+
+/* The first operand is the higher rank's. */
+static void emit_reversed(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+                          uint32_t me)
+{
+    (void)self, (void)s;
+    plait_blocks(b, 1, 1);
+    plait_emit_send(b, !me, plait_in(0), 0, 1);
+    plait_emit_recv(b, !me, plait_tmp(0), 0, 1);
+    plait_emit_reduce(b, plait_out(0), me ? plait_in(0) : plait_tmp(0), me ? plait_tmp(0) : plait_in(0), 0, 1);
+}
+
+static void only_what_is_proved_is_a_candidate(void **state)
+{
+    struct plait_claim wrong = good;
+
+    wrong.depth = 2;
+    for (int k = 0; k < 4; k++) {
+        struct plait_alg a = swap;
+        bool expected = k < 2;
+        const struct plait_alg *const algs[] = { &a, NULL };
+        struct ranks r = {
+            .nprocess = 2, .nthread = 1, .body = choose_freely, .arg = &expected, .options.algorithms = algs
+        };
+        a.canonical = k == 1 || k == 3;
+        a.emit = k == 3 ? emit_reversed : emit;
+        a.preset = k == 2 ? &wrong : NULL;
+        assert_int_equal(ranks_run(&r), 0);
+    }
+}
+
 /* ---- Reduces whose root works in place, which the others do not know ---------------------------------- */
 
 static bool fits_three(const struct plait_alg *self, const struct plait_shape *s)
@@ -466,6 +516,7 @@ int main(void)
         cmocka_unit_test(a_claim_of_no_blocks_or_too_many_is_refused_by_name),
         cmocka_unit_test(ranks_whose_emit_differs_see_that_the_plans_do),
         cmocka_unit_test(an_emit_that_changes_its_mind_is_refused),
+        cmocka_unit_test(only_what_is_proved_is_a_candidate),
         cmocka_unit_test(a_root_in_place_runs_the_plan_out_of_place),
         cmocka_unit_test(in_place_on_some_ranks_is_refused),
         cmocka_unit_test(more_slots_than_a_plan_may_have_are_refused),

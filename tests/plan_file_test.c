@@ -520,6 +520,37 @@ static void a_plan_that_is_wrong_in_place_runs_only_where_it_is_named(void **sta
     assert_int_equal(plait_choose(&shape, 1 << 18, PLAIT_FLOAT32, PLAIT_SUM, &call, &c), PLAIT_OK);
 }
 
+/* Rank 1 sends a partial sum beside its input, so it can neither divide nor round the one alone. */
+static void a_plan_that_cannot_average_runs_only_where_it_is_named(void **state)
+{
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 3 };
+    struct plait_choice c;
+
+    write_text("mix.plan", "plan 1 allreduce rank 0 of 3, blocks 2, tmp 4, lanes 1, out of place\n"
+                           "r0 #0 send in[0] to r1\n"
+                           "r0 #1 send in[1] to r2\n"
+                           "r0 #2 recv out[0..1] from r2\n"
+                           "plan 1 allreduce rank 1 of 3, blocks 2, tmp 4, lanes 1, out of place\n"
+                           "r1 #0 recv tmp[0] from r0\n"
+                           "r1 #1 reduce out[0] = tmp[0], in[0]   after 0\n"
+                           "r1 #2 copy out[1] = in[1]\n"
+                           "r1 #3 send out[0..1] to r2   after 1,2\n"
+                           "r1 #4 recv out[0..1] from r2   after 3\n"
+                           "plan 1 allreduce rank 2 of 3, blocks 2, tmp 4, lanes 1, out of place\n"
+                           "r2 #0 copy tmp[0] = in[0]\n"
+                           "r2 #1 copy tmp[1] = in[1]\n"
+                           "r2 #2 recv out[0..1] from r1\n"
+                           "r2 #3 reduce out[0] = out[0], tmp[0]   after 0,2\n"
+                           "r2 #4 recv tmp[2] from r0 block 1\n"
+                           "r2 #5 reduce out[1] = tmp[2], out[1] block 1   after 2,4\n"
+                           "r2 #6 reduce out[1] = out[1], tmp[1]   after 1,5\n"
+                           "r2 #7 send out[0..1] to r0   after 3,6\n"
+                           "r2 #8 send out[0..1] to r1   after 3,6\n");
+    setenv("PLAIT_PLANS", in_folder("mix.plan"), 1);
+    c = choose(&shape, 1 << 18, false);
+    assert_true(c.ncandidate > 0 && candidate(&c, "mix") == NULL);
+}
+
 static void an_error_in_the_settings_file_names_the_setting(void **state)
 {
     const struct plait_alg *const *known = NULL;
@@ -556,6 +587,7 @@ int main(void)
         cmocka_unit_test_teardown(reproducible_results_have_only_users_plans_of_the_canonical_order, unset),
         cmocka_unit_test_teardown(plans_of_a_root_are_for_that_root, unset),
         cmocka_unit_test_teardown(a_plan_that_is_wrong_in_place_runs_only_where_it_is_named, unset),
+        cmocka_unit_test_teardown(a_plan_that_cannot_average_runs_only_where_it_is_named, unset),
         cmocka_unit_test_teardown(an_error_in_the_settings_file_names_the_setting, unset),
     };
 
