@@ -311,6 +311,36 @@ static void narrow_links_between_racks_count(void **state)
     }
 }
 
+/* Speeds that are timed differ from run to run. Bits must not: not the order of sums, nor how often they are rounded. */
+static void timed_speeds_change_no_bits(void **state)
+{
+    static const uint32_t copies[] = { 0, 300, 3000, 30000 }, latencies[] = { 20, 400, 8000 };
+
+    (void)state;
+    for (uint32_t n = 2; n <= 8; n++)
+        for (size_t bytes = 1024; bytes <= 16 << 20; bytes *= 4) {
+            const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = n };
+            const struct plait_alg *first = NULL;
+            for (size_t i = 0; i < 12; i++) {
+                const struct plait_model_options o = { .nrank = n, .algorithms = plait_algs, .cache = 1 << 20 };
+                const uint32_t copy = copies[i % 4];
+                const struct plait_copies speeds = { .calibrated = copy > 0,
+                                                     .latency = latencies[i / 4],
+                                                     .copy = { copy, copy, copy, copy, copy } };
+                const struct plait_pick *pick;
+                struct plait_model *m;
+                assert_int_equal(plait_model_create(&o, &m), PLAIT_OK);
+                assert_int_equal(plait_model_use(m, &speeds, NULL), PLAIT_OK);
+                assert_int_equal(plait_model_pick(m, &shape, bytes, false, false, &pick), PLAIT_OK);
+                const struct plait_alg *alg = find(pick->candidates[0].algorithm, &shape);
+                first = first == NULL ? alg : first;
+                if (alg->canonical != first->canonical || alg->no_partials != first->no_partials)
+                    fail_msg("%u ranks, %zu bytes: %s or %s", n, bytes, alg->name, first->name);
+                plait_model_destroy(m);
+            }
+        }
+}
+
 /* ---- Tuning files ----------------------------------------------------------------------------------------- */
 
 static char folder[] = "/tmp/plait-choice-XXXXXX";
@@ -660,6 +690,7 @@ int main(void)
         cmocka_unit_test(ranks_with_other_speeds_choose_alike),
         cmocka_unit_test(nothing_that_is_left_out_is_faster),
         cmocka_unit_test(narrow_links_between_racks_count),
+        cmocka_unit_test(timed_speeds_change_no_bits),
         cmocka_unit_test(the_nearest_key_counts),
         cmocka_unit_test(a_row_of_no_algorithm_does_not_count),
         cmocka_unit_test(a_tuning_file_decides),

@@ -335,10 +335,26 @@ static void append(struct plait_pick *pick, const struct plait_candidate *c)
         pick->candidates[pick->n++] = *c;
 }
 
+/* The first candidate in which partial results travel or not, like in `alg`, comes first. */
+static void prefer_alike(const struct plait_model *model, const struct plait_shape *shape, const struct plait_alg *alg,
+                         struct plait_pick *pick)
+{
+    for (uint32_t i = 0; i < pick->n; i++) {
+        const struct plait_candidate c = pick->candidates[i];
+        struct plait_shape s = *shape;
+        const struct plait_alg *other;
+        if (plait_alg_find(model->algorithms, c.algorithm, &s, &other) != PLAIT_OK ||
+            other->no_partials != alg->no_partials)
+            continue;
+        promote(pick, c.algorithm, 0);
+        return;
+    }
+}
+
 /*
- * Time the candidates. Timed speeds differ from run to run, but the order in which a collective combines must not. So
- * built-in speeds decide between the canonical order and others, and timed ones among canonical algorithms. The others
- * follow these.
+ * Time the candidates. Timed speeds differ from run to run, but the bits of a result must not. So built-in speeds
+ * decide between the canonical order and others, and whether partial results travel: those of 16-bit types are rounded.
+ * Timed ones decide among canonical algorithms that are alike. The others follow these.
  */
 static enum plait_status predict(const struct plait_model *model, const struct plait_shape *shape, bool canonical,
                                  bool device, struct plait_pick *pick)
@@ -366,6 +382,8 @@ static enum plait_status predict(const struct plait_model *model, const struct p
     status = plait_candidates_time(&m, &options, shape, combines, pick);
     for (uint32_t i = 0; status == PLAIT_OK && i < first.n; i++)
         append(pick, &first.candidates[i]);
+    if (status == PLAIT_OK && combines)
+        prefer_alike(model, shape, alg, pick);
     return status;
 }
 
