@@ -326,11 +326,12 @@ struct life { /* of a rank */
 
 /*
  * Until no other thread of this process runs. The library compares a descriptor right before it uses it; no system call
- * does both, so a program that closes it just between the two is not seen.
+ * does both, so a program that closes it just between the two is not seen. On a busy machine a thread waits for a processor
+ * for seconds.
  */
 static void wait_for_other_threads(void)
 {
-    const double end = plait_clock() + 1;
+    const double end = plait_clock() + 20;
     bool asleep;
 
     do {

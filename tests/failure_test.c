@@ -627,8 +627,8 @@ static int destroy_tells_of_a_failure_elsewhere(struct plait_comm **comm, uint32
     if (rank == 0)
         CHECK(plait_allreduce(*comm, &v, &w, 1, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_TIMEOUT);
     ranks_meet();
-    if (RANKS_ON_HOSTS)
-        sleep(2); /* the news are on their way */
+    /* The news may be on their way. */
+    CHECK(rank == 0 || comes_true((*comm)->peers[0].control->failed != PLAIT_OK, 60));
     CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_TIMEOUT);
     *comm = NULL;
     return 0;

@@ -4,6 +4,7 @@
 # Usage: machines_test.sh PLAIT_INFO PLAIT_PLAN FOLDER_OF_XML FOLDER_OF_MACHINES
 set -u
 info=$1 plan=$2 xml=$3 presets=$4
+tier=${PLAIT_TEST_TIER-}
 failed=0
 room=$(mktemp -d) || exit 1
 trap 'rm -rf "$room"' EXIT
@@ -229,6 +230,7 @@ run() {
     fi
 }
 for name in $(declare -F | sed -n 's/^declare -f //p' | grep _); do
-    run "$name"
+    # Under sanitizers the parsers' errors are for the fuzzers.
+    [[ $tier == light && $name == @(errors|presets)_* ]] || run "$name"
 done
 exit $failed

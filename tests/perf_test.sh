@@ -533,6 +533,7 @@ for turn in 1 2 3 4 5; do
     "$perf" -b 4M -e 4M -v --cell-time 100 >"$work/out" 2>&1 &
     coordinator=$!
     until has_sigterm SigCgt || ! kill -0 $coordinator 2>/dev/null; do sleep 0.1; done
+    sleep 0.5
     kill -TERM $coordinator
     while has_sigterm ShdPnd; do :; done
     kill -TERM $coordinator 2>/dev/null
