@@ -75,7 +75,7 @@ class Steps:
 
     def forward(self):
         if self.pending is None:
-            self.model.zero_grad()
+            self.model.zero_grad(set_to_none=True)  # what PyTorch 2 does by itself
             self.pending = self.ddp()
 
     def backward(self):
