@@ -482,7 +482,7 @@ static void ranks_with_other_files_choose_alike(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
-/* The nearest numbers of hosts and of ranks on each; one host is not several. */
+/* The nearest numbers of hosts and of ranks on each, up to twice as many; one host is not several. */
 static void the_nearest_key_counts(void **state)
 {
     struct plait_tuned_choice rows[] = {
@@ -495,15 +495,18 @@ static void the_nearest_key_counts(void **state)
     static const struct {
         uint32_t hosts, each;
         const char *algorithm;
-    } cases[] = { { 4, 2, "torus" }, { 7, 1, "ring" }, { 3, 3, "torus" }, { 1, 2, "two-shot" } };
+        size_t nrow;
+    } cases[] = { { 4, 2, "torus", 1 },    { 7, 1, "ring", 1 }, { 3, 3, "torus", 2 },
+                  { 1, 4, "two-shot", 1 }, { 1, 3, "", 0 },     { 17, 1, "", 0 } };
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct plait_tuned_choice copy[sizeof rows / sizeof *rows];
         struct plait_tuning t = { .nrow = sizeof rows / sizeof *rows, .rows = memcpy(copy, rows, sizeof rows) };
         plait_tuning_keep(&t, cases[i].hosts, cases[i].each, false);
-        assert_int_equal(t.nrow, cases[i].hosts > 1 ? 2 : 1);
-        assert_string_equal(t.rows[0].algorithm, cases[i].algorithm);
+        assert_int_equal(t.nrow, cases[i].nrow);
+        if (t.nrow > 0)
+            assert_string_equal(t.rows[0].algorithm, cases[i].algorithm);
     }
 }
 
@@ -519,6 +522,31 @@ static void a_row_of_no_algorithm_does_not_count(void **state)
     assert_true(c.candidate[0].measured == 0 && strstr(c.why, "model") != NULL);
     choose_by(path, 16, 1 << 20, &c);
     assert_string_equal(c.algorithm, "two-shot");
+}
+
+/* The row before it would have counted for its sizes. */
+static void the_model_decides_where_a_row_does_not_count(void **state)
+{
+    struct plait_tuned_choice rows[] = {
+        { PLAIT_ALLREDUCE, 1, 16, PLAIT_MEMORY_HOST, true, 0, "chain", 12500, "rign", 14000 },
+        { PLAIT_ALLREDUCE, 1, 16, PLAIT_MEMORY_HOST, true, 1 << 20, "rign", 700000, "", 0 },
+    };
+    struct plait_tuning t;
+    struct plait_choice c;
+    char path[64];
+
+    (void)state;
+    plait_tuning_describe(&t);
+    rows[0].oversubscribed = rows[1].oversubscribed = t.processors < 16;
+    t.rows = rows;
+    t.nrow = 2;
+    snprintf(path, sizeof path, "%s/second.json", folder);
+    assert_int_equal(plait_tuning_save(&t, path), PLAIT_OK);
+    choose_by(path, 16, 20000, &c);
+    assert_string_equal(c.algorithm, "chain");
+    assert_string_not_equal(c.candidate[1].algorithm, "rign");
+    choose_by(path, 16, 1 << 20, &c);
+    assert_true(c.candidate[0].measured == 0 && strstr(c.why, "model") != NULL);
 }
 
 static int remove_files(void **state)
@@ -693,6 +721,7 @@ int main(void)
         cmocka_unit_test(timed_speeds_change_no_bits),
         cmocka_unit_test(the_nearest_key_counts),
         cmocka_unit_test(a_row_of_no_algorithm_does_not_count),
+        cmocka_unit_test(the_model_decides_where_a_row_does_not_count),
         cmocka_unit_test(a_tuning_file_decides),
         cmocka_unit_test(a_tuning_file_decides_for_a_users_plan),
         cmocka_unit_test(a_tuning_file_does_not_decide_against_the_canonical_order),

@@ -81,6 +81,16 @@ static void tune_into_no_folder(void)
     become("2", in_folder("file/t.json"), NULL);
 }
 
+static void tune_into_a_folder(void)
+{
+    become("2", in_folder("."), NULL);
+}
+
+static void tune_into_nothing(void)
+{
+    become("2", "", NULL);
+}
+
 static void tune_wrongly(void)
 {
     become("2", in_folder("t.json"), "--rounds=3");
@@ -268,6 +278,10 @@ static void wrong_arguments_are_errors(void **state)
     assert_said("--rounds");
     assert_int_equal(child_run(tune_with_an_argument, said, sizeof said), 2);
     assert_said("'all'");
+    assert_int_equal(child_run(tune_into_a_folder, said, sizeof said), 2);
+    assert_said("a folder");
+    assert_int_equal(child_run(tune_into_nothing, said, sizeof said), 2);
+    assert_said("--output");
     assert_int_equal(child_run(check_wrongly, said, sizeof said), 2);
     assert_said("--output");
     assert_no_files();

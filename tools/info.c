@@ -225,7 +225,7 @@ static void print_candidate(const struct plait_candidate *c, const char *title, 
     if (c->predicted > 0)
         printf(" %s%.1f us for %s", c->estimated ? "about " : "", c->predicted * 1e6, timed);
     if (c->measured > 0)
-        printf(", %.1f us measured", c->measured * 1e6);
+        printf("%s %.1f us measured", c->predicted > 0 ? "," : "", c->measured * 1e6);
     putchar('\n');
 }
 

@@ -221,7 +221,8 @@ static bool run_here(struct tune_results *r)
  */
 static void set_settings(void)
 {
-    static const char *const forced[] = { "PLAIT_ALGO", "PLAIT_CMA", "PLAIT_SLICE" };
+    static const char *const forced[] = { "PLAIT_ALGO", "PLAIT_CALIBRATE",    "PLAIT_CHECK",
+                                          "PLAIT_CMA",  "PLAIT_REPRODUCIBLE", "PLAIT_SLICE" };
     char own[1024], folder[1200];
 
     for (size_t i = 0; i < sizeof forced / sizeof *forced; i++) {

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "comm/comm.h"
+#include "engine/candidates.h"
 #include "stats.h"
 
 #include <plait/comm.h>
@@ -121,7 +122,7 @@ static void add_all(const struct tune *t, enum plait_coll coll, struct order *o)
             .coll = coll, .nrank = t->nrank, .node = c->node, .nlevel = c->nlevel, .level = c->level
         };
         const struct plait_alg *alg;
-        if ((*a)->coll == coll && plait_alg_find(c->algorithms, (*a)->name, &s, &alg) == PLAIT_OK)
+        if ((*a)->coll == coll && plait_candidate_find(c->algorithms, (*a)->name, &s, false, &alg) == PLAIT_OK)
             add_candidate(t, coll, (*a)->name, o);
     }
 }

@@ -14,16 +14,16 @@
 #define SIZE(k) ((size_t)3072 << 2 * (k))
 #define CLOSE   1.1 /* a choice that takes so many times what the fastest takes is as good */
 #define FAR     1.3 /* one that takes more is bad */
-#define NOISE   0.1 /* a cell with more doubt does not tell which is faster */
+#define NOISE   0.1 /* a cell with more doubt tells nothing, unless the choice is slow all the same */
 #define WORST   10  /* cells that are printed */
 
-/* The fastest of a cell but `not`; UINT32_MAX: there is none. */
-static uint32_t fastest(const struct tune_cell *c, uint32_t not )
+/* The fastest of a cell but `left_out`; UINT32_MAX: there is none. */
+static uint32_t fastest(const struct tune_cell *c, uint32_t left_out)
 {
     uint32_t best = UINT32_MAX;
 
     for (uint32_t i = 0; i < c->n; i++)
-        if (i != not &&(best == UINT32_MAX || c->seconds[i] < c->seconds[best]))
+        if (i != left_out && (best == UINT32_MAX || c->seconds[i] < c->seconds[best]))
             best = i;
     return best;
 }
@@ -76,6 +76,12 @@ static int by_loss(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
+/* Is it certain whether the choice is close? */
+static bool is_clear(const struct tune_checked *c)
+{
+    return c->doubt <= NOISE || c->slower * (1 - c->doubt) > CLOSE;
+}
+
 void tune_show_check(struct tune_results *r)
 {
     uint32_t clear = 0, close = 0, far = 0, shown = 0;
@@ -83,12 +89,9 @@ void tune_show_check(struct tune_results *r)
 
     for (uint32_t i = 0; i < r->nchecked; i++) {
         const struct tune_checked *c = &r->checked[i];
-        if (getenv("DUMP"))
-            printf("DUMP %s %u %zu %s %g %s %g %.2f %.2f\n", plait_coll_name(c->coll), c->nrank, c->bytes, c->algorithm,
-                   c->seconds * 1e6, c->best, c->least * 1e6, c->slower, c->doubt);
-        clear += c->doubt <= NOISE;
-        close += c->doubt <= NOISE && c->slower <= CLOSE;
-        far += c->doubt <= NOISE && c->slower > FAR;
+        clear += is_clear(c);
+        close += is_clear(c) && c->slower <= CLOSE;
+        far += is_clear(c) && c->slower > FAR;
     }
     printf("\nThe choices are those of %s.\n", r->file[0] != '\0' ? r->file : "the model, as there is no tuning file");
     printf(
@@ -98,7 +101,7 @@ void tune_show_check(struct tune_results *r)
     qsort(r->checked, r->nchecked, sizeof r->checked[0], by_loss);
     for (uint32_t i = 0; i < r->nchecked && shown < WORST; i++) {
         const struct tune_checked *c = &r->checked[i];
-        if (c->doubt > NOISE || c->slower <= CLOSE)
+        if (!is_clear(c) || c->slower <= CLOSE)
             continue;
         printf("%s  %-14s %3u ranks %8s: %s is chosen and takes %s, %s takes %s (%.2f times)\n",
                shown++ == 0 ? "\nThe worst:\n" : "", plait_coll_name(c->coll), c->nrank,

@@ -31,6 +31,10 @@ static bool make_folders(void)
 
 bool tune_prepare(const char *output, const struct tune_results *r)
 {
+    struct stat about;
+
+    if (output != NULL && (output[0] == '\0' || (stat(output, &about) == 0 && S_ISDIR(about.st_mode))))
+        return complain("--output '%s': must be a file, not %s", output, output[0] == '\0' ? "empty" : "a folder");
     if (output != NULL && strlen(output) >= sizeof path)
         return complain("--output: a name of at most %zu characters", sizeof path - 1);
     if (output != NULL)
@@ -60,9 +64,15 @@ static void keep_others(struct tune_results *r)
     const size_t n = r->tuning.nrow;
     struct plait_tuning old;
 
-    if (access(path, R_OK) != 0 || plait_tuning_load(path, &old) != PLAIT_OK)
+    if (access(path, R_OK) != 0)
         return;
+    if (plait_tuning_load(path, &old) != PLAIT_OK) {
+        remark("the file that was there is replaced: %s", plait_last_error());
+        return;
+    }
     const bool same = old.fingerprint == r->tuning.fingerprint && strcmp(old.version, r->tuning.version) == 0;
+    if (!same)
+        remark("%s is replaced; it was of another kind of machine or version", path);
     for (size_t i = 0; i < old.nrow && same && r->tuning.nrow < TUNE_ROWS; i++)
         if (!was_measured(r, n, &old.rows[i]))
             r->row[r->tuning.nrow++] = old.rows[i];

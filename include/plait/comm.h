@@ -316,7 +316,7 @@ PLAIT_API void plait_comm_memory(const struct plait_comm *comm, struct plait_com
 struct plait_candidate {
     char algorithm[64];
     double predicted; /* seconds, by the model of the machine; 0: not known */
-    double measured;  /* seconds, by plait-tune, for the vector with which its row begins; 0: not measured */
+    double measured;  /* seconds, by plait-tune, for the smallest size of its row that was measured; 0: none */
     bool estimated;   /* from its claimed cost alone; else simulated */
 };
 

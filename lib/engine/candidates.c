@@ -211,7 +211,7 @@ static uint32_t find_best(const struct candidate *all, uint32_t n, uint64_t leas
     uint32_t best = UINT32_MAX;
 
     for (uint32_t i = 0; i < n; i++)
-        if (all[i].time > 0 && all[i].time - all[i].time / CLOSE <= least &&
+        if (all[i].time > 0 && all[i].time <= least + least / CLOSE &&
             (best == UINT32_MAX || is_preferred(&all[i], &all[best])))
             best = i;
     return best;

@@ -2,6 +2,7 @@
 #include "model.h"
 
 #include "candidates.h"
+#include "model_machine.h"
 
 #include "base/log.h"
 #include "base/status.h"
@@ -17,26 +18,6 @@
 #define LARGEST   26
 #define TIMED     22      /* longer vectors are timed as if they had 4 MiB: they have more slices of the same size */
 #define MOST_RATE 1000000 /* MB/s */
-#define PER_MB    UINT64_C(1000000)
-
-/*
- * Built-in speeds. Between ranks that share memory: an operation of the engine on a processor of 2023. Between hosts:
- * TCP on a network of 10 Gbit/s. If ranks share processors, the receiver's turn comes after those of others.
- */
-#define REDUCE_PER_10_COPIED 7 /* bytes in the same time: a copy touches two vectors, a sum three */
-#define HOST_LATENCY         400
-#define HOST_FLAG            100 /* of it, the time of a flag from rank to rank */
-#define HOST_OVERHEAD        250
-#define HOST_TURN            2500
-#define HOST_COPY            UINT64_C(20000000000)
-#define HOST_REDUCE          (HOST_COPY / 10 * REDUCE_PER_10_COPIED)
-#define NET_LATENCY          20000
-#define NET_OVERHEAD         5000
-#define NET_RATE             UINT64_C(1200000000)
-#define GPU_LATENCY          3000
-#define GPU_OVERHEAD         4000
-#define GPU_RATE             UINT64_C(200000000000)
-#define GPU_MEMORY           UINT64_C(1000000000000)
 
 /* Picks are made as they are needed. */
 struct kept {
@@ -49,170 +30,35 @@ struct kept {
 
 struct plait_model {
     const struct plait_alg *const *algorithms;
-    uint32_t nrank, *place; /* [nrank] */
-    uint32_t nhost, each;   /* each: the most ranks of a host */
-    uint32_t nrack, beside; /* beside: the most hosts of a rack */
-    uint32_t processors;
-    size_t cache;
-    struct plait_pace pace;
-    struct plait_copies speeds;
-    struct plait_tuned_link net, uplink; /* measured between hosts, and between racks; bandwidth 0: not */
+    uint32_t nrank;
+    struct plait_model_machine machine;
     size_t nrow;
     struct plait_tuned_choice *rows; /* [nrow] measured, by collective and memory, then by size */
     pthread_mutex_t lock;
     struct kept *kept;
 };
 
-/* ---- The machine ---------------------------------------------------------------------------------------- */
-
-/* Places of ranks in their hosts: in *each of them, the most that a host has. Returns the number of hosts. */
-static uint32_t count_hosts(const struct plait_model_options *o, uint32_t *place, uint32_t *each)
-{
-    uint32_t nhost = 0;
-
-    *each = 0;
-    for (uint32_t r = 0; r < o->nrank; r++) {
-        uint32_t before = r; /* the rank before this one on the same host */
-        while (o->node != NULL && before > 0 && o->node[before - 1] != o->node[r])
-            before--;
-        nhost += before == 0;
-        place[r] = before > 0 ? place[before - 1] + 1 : 0;
-        *each = place[r] + 1 > *each ? place[r] + 1 : *each;
-    }
-    return nhost;
-}
-
-/* The outermost level of the comm, if its units have several hosts each; NULL: there are no racks. */
-static const uint32_t *find_racks(const struct plait_model_options *o)
-{
-    const uint32_t *rack = o->nlevel > 0 ? o->level + (size_t)(o->nlevel - 1) * o->nrank : NULL;
-
-    for (uint32_t r = 1; rack != NULL && o->node != NULL && r < o->nrank; r++)
-        for (uint32_t k = 0; k < r; k++)
-            if (rack[k] == rack[r] && o->node[k] != o->node[r])
-                return rack;
-    return NULL;
-}
-
-/*
- * From places in hosts to places in the machine, rack by rack.
- *
- * hosts  [nrank] scratch: of each rack, its hosts so far
- */
-static void number_hosts(const struct plait_model_options *o, struct plait_model *m, uint32_t *hosts)
-{
-    const uint32_t *rack = find_racks(o);
-
-    m->nrack = m->beside = 1;
-    for (int pass = 0; pass < 2 && o->node != NULL; pass++) {
-        memset(hosts, 0, o->nrank * sizeof *hosts);
-        for (uint32_t r = 0; r < o->nrank; r++) {
-            const uint32_t of = rack != NULL ? rack[r] : 0;
-            uint32_t before = r;
-            while (before > 0 && o->node[before - 1] != o->node[r])
-                before--;
-            if (pass == 1)
-                m->place[r] +=
-                    before > 0 ? m->place[before - 1] / m->each * m->each : (of * m->beside + hosts[of]) * m->each;
-            hosts[of] += before == 0;
-            m->nrack = of + 1 > m->nrack ? of + 1 : m->nrack;
-            m->beside = pass == 0 && hosts[of] > m->beside ? hosts[of] : m->beside;
-        }
-    }
-}
-
-/* A network with built-in speeds, or those that were measured. faster: so many times the built-in bandwidth */
-static struct plait_level network(const char *name, uint32_t children, const struct plait_tuned_link *measured,
-                                  uint32_t faster)
-{
-    const bool known = measured->bandwidth > 0;
-    struct plait_level l = { .children = children,
-                             .links = 1,
-                             .bandwidth = known ? measured->bandwidth : NET_RATE * faster,
-                             .latency = known ? measured->latency : NET_LATENCY,
-                             .overhead = known ? measured->overhead : NET_OVERHEAD };
-
-    snprintf(l.name, sizeof l.name, "%s", name);
-    return l;
-}
-
-/* With built-in speeds, but for a network that was measured. */
-static void describe(const struct plait_model *o, struct plait_machine *m)
-{
-    const bool crowded = o->processors > 0 && o->processors < o->each;
-
-    *m = (struct plait_machine){
-        .name = "model", .nlevel = 1, .copy = HOST_COPY, .reduce = HOST_REDUCE, .cache = o->cache
-    };
-    m->level[0] = (struct plait_level){ .name = "host",
-                                        .children = o->each,
-                                        .bandwidth = HOST_COPY,
-                                        .latency = crowded ? HOST_TURN * (o->each / o->processors) : HOST_LATENCY,
-                                        .overhead = HOST_OVERHEAD,
-                                        .processors = crowded ? o->processors : 0 };
-    if (plait_is_paced(&o->pace)) {
-        m->level[0].links = 1;
-        m->level[0].latency = o->pace.latency;
-        m->level[0].bandwidth = o->pace.bandwidth > 0 ? o->pace.bandwidth : HOST_COPY;
-    }
-    if (o->nhost > 1)
-        m->level[m->nlevel++] = network("network", o->beside, &o->net, 1);
-    if (o->nrack > 1)
-        m->level[m->nlevel++] = network("racks", o->nrack, &o->uplink, o->beside);
-}
-
-/* For data in GPUs' memory: processors only put the work on queues. */
-static void use_gpus(struct plait_machine *m)
-{
-    m->level[0].latency = GPU_LATENCY;
-    m->level[0].overhead = GPU_OVERHEAD;
-    m->level[0].bandwidth = GPU_RATE;
-    m->level[0].processors = 0;
-    m->copy = m->reduce = GPU_MEMORY;
-}
-
-/* With the speeds that were timed. Rates depend on the caches that vectors of this size fit, those of sums as well. */
-static void use_timed(const struct plait_model *model, size_t bytes, struct plait_machine *m)
-{
-    const struct plait_copies *s = &model->speeds;
-    const uint64_t copy = s->copy[plait_copy_class(bytes)];
-
-    m->copy = copy * PER_MB;
-    m->reduce = m->copy / 10 * REDUCE_PER_10_COPIED;
-    if (plait_is_paced(&model->pace))
-        return;
-    m->level[0].bandwidth = m->copy;
-    if (m->level[0].processors == 0)
-        m->level[0].latency = HOST_LATENCY - HOST_FLAG + (s->latency > 0 ? s->latency : HOST_FLAG);
-}
+/* ---- Life ------------------------------------------------------------------------------------------------ */
 
 enum plait_status plait_model_create(const struct plait_model_options *o, struct plait_model **out)
 {
     struct plait_model *m = calloc(1, sizeof *m);
-    uint32_t *hosts = malloc(o->nrank * sizeof *hosts);
 
-    if (m != NULL)
-        m->place = malloc(o->nrank * sizeof *m->place);
-    if (m == NULL || m->place == NULL || hosts == NULL) {
-        free(hosts);
-        free(m != NULL ? m->place : NULL);
-        free(m);
+    if (m == NULL)
         return plait_fail_memory("out of memory for the model of %u ranks", o->nrank);
+    const enum plait_status status = plait_model_machine_make(o, &m->machine);
+    if (status != PLAIT_OK) {
+        free(m);
+        return status;
     }
     m->nrank = o->nrank;
     m->algorithms = o->algorithms;
-    m->processors = o->processors;
-    m->cache = o->cache;
-    m->pace = o->pace;
-    m->nhost = count_hosts(o, m->place, &m->each);
-    number_hosts(o, m, hosts);
-    free(hosts);
     pthread_mutex_init(&m->lock, NULL);
     *out = m;
     return PLAIT_OK;
 }
 
-/* They may come from another rank. */
+/* A row may come from another rank. */
 static void check_row(struct plait_tuned_choice *c)
 {
     c->algorithm[sizeof c->algorithm - 1] = '\0';
@@ -222,13 +68,13 @@ static void check_row(struct plait_tuned_choice *c)
 enum plait_status plait_model_use(struct plait_model *m, const struct plait_copies *speeds,
                                   const struct plait_tuning *tuning)
 {
-    m->speeds = *speeds;
+    m->machine.speeds = *speeds;
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) /* they come from another rank */
-        m->speeds.calibrated &= speeds->copy[k] > 0 && speeds->copy[k] <= MOST_RATE;
+        m->machine.speeds.calibrated &= speeds->copy[k] > 0 && speeds->copy[k] <= MOST_RATE;
     if (tuning == NULL)
         return PLAIT_OK;
-    m->net = tuning->link[PLAIT_LINK_HOSTS];
-    m->uplink = tuning->link[PLAIT_LINK_RACKS];
+    m->machine.net = tuning->link[PLAIT_LINK_HOSTS];
+    m->machine.uplink = tuning->link[PLAIT_LINK_RACKS];
     if (tuning->nrow > 0 && (m->rows = malloc(tuning->nrow * sizeof *m->rows)) == NULL)
         return plait_fail_memory("out of memory for %zu rows of a tuning file", tuning->nrow);
     for (size_t i = 0; i < tuning->nrow; i++) {
@@ -242,29 +88,29 @@ enum plait_status plait_model_use(struct plait_model *m, const struct plait_copi
 void plait_model_check(const struct plait_model *m, const struct plait_shape *of, const char *path,
                        struct plait_tuning *t)
 {
-    size_t kept = 0;
-
     for (size_t i = 0; i < t->nrow; i++) {
-        struct plait_shape s = { .coll = t->rows[i].coll,
+        struct plait_tuned_choice *row = &t->rows[i];
+        struct plait_shape s = { .coll = row->coll,
                                  .nrank = of->nrank,
                                  .root = of->root,
                                  .node = of->node,
                                  .nlevel = of->nlevel,
                                  .level = of->level };
         const struct plait_alg *alg;
-        if (plait_candidate_find(m->algorithms, t->rows[i].algorithm, &s, false, &alg) == PLAIT_OK)
-            t->rows[kept++] = t->rows[i];
-        else
-            plait_log(PLAIT_LOG_WARN, "%s: %s of %" PRIu64 " bytes: %s; this row does not count", path,
-                      plait_coll_name(s.coll), t->rows[i].from, plait_last_error());
+        if (plait_candidate_find(m->algorithms, row->next, &s, false, &alg) != PLAIT_OK)
+            row->next[0] = '\0';
+        if (plait_candidate_find(m->algorithms, row->algorithm, &s, false, &alg) == PLAIT_OK)
+            continue;
+        plait_log(PLAIT_LOG_WARN, "%s: %s of %" PRIu64 " bytes: %s; the model decides for the sizes of this row", path,
+                  plait_coll_name(s.coll), row->from, plait_last_error());
+        row->algorithm[0] = '\0';
     }
-    t->nrow = kept;
 }
 
 uint32_t plait_model_hosts(const struct plait_model *m, uint32_t *each)
 {
-    *each = m->nhost * m->each == m->nrank ? m->each : 0;
-    return m->nhost;
+    *each = m->machine.nhost * m->machine.each == m->nrank ? m->machine.each : 0;
+    return m->machine.nhost;
 }
 
 void plait_model_destroy(struct plait_model *m)
@@ -278,7 +124,7 @@ void plait_model_destroy(struct plait_model *m)
     }
     pthread_mutex_destroy(&m->lock);
     free(m->rows);
-    free(m->place);
+    free(m->machine.place);
     free(m);
 }
 
@@ -297,6 +143,8 @@ static enum plait_status find_row(const struct plait_model *model, const struct 
         if (c->coll == shape->coll && c->memory == (device ? PLAIT_MEMORY_DEVICE : PLAIT_MEMORY_HOST) &&
             c->from <= bytes)
             *out = c;
+    if (*out != NULL && (*out)->algorithm[0] == '\0') /* it does not count */
+        *out = NULL;
     if (*out != NULL)
         status = plait_candidate_find(model->algorithms, (*out)->algorithm, &s, canonical, &alg);
     if (status != PLAIT_OK)
@@ -360,22 +208,20 @@ static enum plait_status predict(const struct plait_model *model, const struct p
                                  bool device, struct plait_pick *pick)
 {
     const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
-    const struct plait_sim_options options = { .place = model->place, .algorithms = model->algorithms };
+    const struct plait_sim_options options = { .place = model->machine.place, .algorithms = model->algorithms };
     struct plait_machine m;
     struct plait_shape s = *shape;
     const struct plait_alg *alg;
 
-    describe(model, &m);
-    if (device)
-        use_gpus(&m);
+    plait_model_machine_describe(&model->machine, device, &m);
     enum plait_status status = plait_candidates_time(&m, &options, shape, canonical, pick);
 
     pick->why = "the fastest by the model of the machine, with built-in speeds";
     if (status == PLAIT_OK)
         status = plait_alg_find(model->algorithms, pick->candidates[0].algorithm, &s, &alg);
-    if (status != PLAIT_OK || device || !model->speeds.calibrated || (combines && !alg->canonical))
+    if (status != PLAIT_OK || device || !model->machine.speeds.calibrated || (combines && !alg->canonical))
         return status;
-    use_timed(model, pick->bytes, &m);
+    plait_model_machine_use_timed(&model->machine, pick->bytes, &m);
     const struct plait_pick first = *pick;
     *pick = (struct plait_pick){ .bytes = first.bytes,
                                  .why = "the fastest by the model of the machine, with the speeds of rank 0's host" };
@@ -442,7 +288,7 @@ static enum plait_status keep(struct plait_model *model, const struct plait_shap
 enum plait_status plait_model_pick(struct plait_model *model, const struct plait_shape *shape, size_t bytes,
                                    bool canonical, bool device, const struct plait_pick **out)
 {
-    const bool alike = model->nhost == 1 && plait_is_of_library(model->algorithms[0]); /* all roots are */
+    const bool alike = model->machine.nhost == 1 && plait_is_of_library(model->algorithms[0]); /* all roots are */
     struct plait_shape s = { .coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll,
                              .nrank = shape->nrank,
                              .root = alike ? 0 : shape->root,

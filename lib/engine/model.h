@@ -55,7 +55,10 @@ void plait_model_destroy(struct plait_model *model);
 enum plait_status plait_model_use(struct plait_model *model, const struct plait_copies *speeds,
                                   const struct plait_tuning *tuning);
 
-/* Leave out rows whose algorithms do not fit a comm of this shape, with a warning that names `path`. */
+/*
+ * Rows whose algorithms do not fit a comm of this shape get the algorithm "", with a warning that names `path`: for
+ * their sizes the model decides. A second algorithm that does not fit is left out.
+ */
 void plait_model_check(const struct plait_model *model, const struct plait_shape *shape, const char *path,
                        struct plait_tuning *tuning);
 

@@ -25,17 +25,19 @@ void *plait_speeds_time(struct plait_comm *comm, const struct plait_card *all, c
 }
 
 /*
- * The copy modes of the node's lowest rank, and whether all ranks can read each other's memory: each rank stored
+ * The copy modes of a tuning file (fast, or NULL), or of the node's lowest rank, and whether all ranks can read each other's memory: each rank stored
  * `reads` before the last agreement. PLAIT_CMA=1: single copy wherever it is possible. Ranks that share a processor
  * share its caches, too: streaming stores would empty these before the next one reads.
  */
-static void take_copies(struct plait_comm *comm, uint32_t first, const struct plait_copies *copies)
+static void take_copies(struct plait_comm *comm, uint32_t first, const struct plait_copies *copies, const uint8_t *fast)
 {
     comm->copies = *copies;
     plait_copies_keep(&comm->copies);
+    if (fast != NULL)
+        memcpy(comm->copies.fast, fast, sizeof comm->copies.fast);
     if (!comm->copies.calibrated && comm->config.calibrate && comm->nprocess > 0 && comm->rank == first)
         plait_comm_log(comm, PLAIT_LOG_INFO,
-                       "copies were not timed, as the processors were busy; built-in copy modes are used");
+                       "copies were not timed, as the processors were busy; built-in speeds and copy modes are used");
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
         if (comm->config.cma == PLAIT_CMA_ALWAYS)
             comm->copies.fast[k] |= PLAIT_FAST_SINGLE;
@@ -146,9 +148,7 @@ enum plait_status plait_speeds_agree(struct plait_comm *comm, struct plait_boots
         load_tuning(comm, node, &tuning, &own);
     status = plait_bootstrap_allgather(boot, status, &own, sizeof own, all);
     if (status == PLAIT_OK) {
-        if (all[0].has_fast)
-            memcpy(all[first].copies.fast, all[0].fast, sizeof all[0].fast);
-        take_copies(comm, first, &all[first].copies);
+        take_copies(comm, first, &all[first].copies, all[0].has_fast ? all[0].fast : NULL);
         status = all[0].tuned ? share_tuning(comm, boot, &all[0], &tuning)
                               : plait_model_use(comm->model, &all[0].copies, NULL);
     }

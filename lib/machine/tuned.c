@@ -80,17 +80,20 @@ enum plait_status plait_tuning_find(const char *setting, char path[PLAIT_TUNING_
     return status;
 }
 
+#define FARTHEST 2 /* times as many ranks, or half as many */
+
 static double ratio(uint32_t a, uint32_t b)
 {
     return a > b ? (double)a / b : (double)b / a;
 }
 
-/* How far a key is from a shape, 1 or more; 0: it is of another kind. */
+/* How far a key is from a shape, 1 to FARTHEST; 0: it is farther, or of another kind. */
 static double distance(const struct plait_tuned_choice *c, uint32_t hosts, uint32_t each, bool oversubscribed)
 {
     if ((c->hosts > 1) != (hosts > 1) || (c->ranks_per_host == 0) != (each == 0) || c->oversubscribed != oversubscribed)
         return 0;
-    return ratio(c->hosts, hosts) * (each > 0 ? ratio(c->ranks_per_host, each) : 1);
+    const double far = ratio(c->hosts, hosts) * (each > 0 ? ratio(c->ranks_per_host, each) : 1);
+    return far <= FARTHEST ? far : 0;
 }
 
 void plait_tuning_keep(struct plait_tuning *t, uint32_t hosts, uint32_t each, bool oversubscribed)

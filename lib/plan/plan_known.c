@@ -26,7 +26,7 @@ static enum plait_status unreadable(const char *path, int error)
 
 static enum plait_status add_file(struct plait_alg_set *set, const char *path)
 {
-    FILE *f = plait_descriptor_stream(open(path, O_RDONLY | O_CLOEXEC), "r");
+    FILE *f = plait_descriptor_stream(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), "r");
     enum plait_status status = PLAIT_OK;
     char *text = NULL;
     size_t room = 0;
@@ -34,7 +34,9 @@ static enum plait_status add_file(struct plait_alg_set *set, const char *path)
 
     if (f == NULL)
         return unreadable(path, errno);
-    if (fstat(fileno(f), &about) == 0 && about.st_size > LARGEST_FILE)
+    if (fstat(fileno(f), &about) == 0 && !S_ISREG(about.st_mode))
+        status = plait_fail(PLAIT_ERR_CONFIG, "%s is neither a file nor a folder", path);
+    else if (about.st_size > LARGEST_FILE)
         status = plait_fail(PLAIT_ERR_CONFIG, "%s has %lld bytes; %lld are the most", path, (long long)about.st_size,
                             (long long)LARGEST_FILE);
     errno = 0;
