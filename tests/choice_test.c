@@ -195,6 +195,20 @@ static void many_ranks_are_estimated(void **state)
     assert_true(estimated);
 }
 
+/* Ranks of a host share its link, also where there are too many messages to simulate. */
+static void estimates_know_that_ranks_share_a_link(void **state)
+{
+    uint32_t node[128];
+    const struct plait_shape shape = { .coll = PLAIT_ALLGATHER, .nrank = 128, .node = node };
+    struct plait_choice c;
+
+    (void)state;
+    for (uint32_t r = 0; r < 128; r++)
+        node[r] = r / 2;
+    assert_int_equal(plait_choose(&shape, 1 << 18, PLAIT_FLOAT32, PLAIT_SUM, NULL, &c), PLAIT_OK);
+    assert_string_equal(c.algorithm, "ring");
+}
+
 /* ---- Ranks ------------------------------------------------------------------------------------------------ */
 
 /* Do all ranks make rank 0's choice? */
@@ -715,6 +729,7 @@ int main(void)
         cmocka_unit_test(the_root_counts),
         cmocka_unit_test(the_model_chooses_for_blocks_of_different_sizes),
         cmocka_unit_test(many_ranks_are_estimated),
+        cmocka_unit_test(estimates_know_that_ranks_share_a_link),
         cmocka_unit_test(ranks_with_other_speeds_choose_alike),
         cmocka_unit_test(nothing_that_is_left_out_is_faster),
         cmocka_unit_test(narrow_links_between_racks_count),

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "comm/comm.h"
-#include "engine/candidates.h"
 #include "stats.h"
 
 #include <plait/comm.h>
@@ -118,11 +117,14 @@ static void add_all(const struct tune *t, enum plait_coll coll, struct order *o)
     const struct plait_comm *c = t->comm;
 
     for (const struct plait_alg *const *a = c->algorithms; *a != NULL && o->n < TUNE_MOST; a++) {
-        struct plait_shape s = {
-            .coll = coll, .nrank = t->nrank, .node = c->node, .nlevel = c->nlevel, .level = c->level
-        };
+        struct plait_shape s = { .coll = coll,
+                                 .nrank = t->nrank,
+                                 .inplace = coll == PLAIT_ALLREDUCE,
+                                 .node = c->node,
+                                 .nlevel = c->nlevel,
+                                 .level = c->level };
         const struct plait_alg *alg;
-        if ((*a)->coll == coll && plait_candidate_find(c->algorithms, (*a)->name, &s, false, &alg) == PLAIT_OK)
+        if ((*a)->coll == coll && plait_alg_find(c->algorithms, (*a)->name, &s, &alg) == PLAIT_OK)
             add_candidate(t, coll, (*a)->name, o);
     }
 }

@@ -60,14 +60,19 @@ static uint64_t least_time(const struct plait_machine *m, const struct plait_sha
     return waits > (uint64_t)moved ? waits : (uint64_t)moved;
 }
 
-/* Without a simulation: messages and bytes take what they take in the largest unit, whose ranks share processors. */
+/*
+ * Without a simulation: messages and bytes take what they take in the largest unit, whose ranks share processors. Of a
+ * chain through all ranks one message at a time leaves a host; of others, those of all its ranks share its link.
+ */
 static uint64_t estimated_time(const struct plait_machine *m, const struct plait_shape *shape,
                                const struct plait_claim *c, size_t bytes)
 {
     const struct plait_level *top = &m->level[m->nlevel - 1], *host = &m->level[0];
+    const bool shared = m->nlevel > 1 && c->depth + 1 < shape->nrank;
     const double turns = host->processors > 0 ? (double)host->children / host->processors : 1,
-                 moved = (double)most_moved(m, c) * (double)block_bytes(shape, c, bytes) / (double)top->bandwidth,
-                 busy = 2 * (double)(c->rounds * top->overhead) * PS_PER_NS + moved * PS_PER_S;
+                 moved =
+                     (double)most_moved(m, c) * (double)block_bytes(shape, c, bytes) * (shared ? host->children : 1),
+                 busy = 2 * (double)(c->rounds * top->overhead) * PS_PER_NS + moved / (double)top->bandwidth * PS_PER_S;
 
     return c->depth * top->latency * PS_PER_NS + (uint64_t)(turns * busy);
 }

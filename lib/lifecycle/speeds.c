@@ -25,9 +25,9 @@ void *plait_speeds_time(struct plait_comm *comm, const struct plait_card *all, c
 }
 
 /*
- * The copy modes of a tuning file (fast, or NULL), or of the node's lowest rank, and whether all ranks can read each other's memory: each rank stored
- * `reads` before the last agreement. PLAIT_CMA=1: single copy wherever it is possible. Ranks that share a processor
- * share its caches, too: streaming stores would empty these before the next one reads.
+ * The copy modes of a tuning file (fast, or NULL), or of the node's lowest rank, and whether all ranks can read each
+ * other's memory: each rank stored `reads` before the last agreement. PLAIT_CMA=1: single copy wherever it is possible.
+ * Ranks that share a processor share its caches, too: streaming stores would empty these before the next one reads.
  */
 static void take_copies(struct plait_comm *comm, uint32_t first, const struct plait_copies *copies, const uint8_t *fast)
 {

@@ -28,7 +28,8 @@ enum plait_status plait_tuning_find(const char *setting, char path[PLAIT_TUNING_
 
 /*
  * Keep the rows that count for ranks on so many hosts, `each` on every one (0: unequal): for each collective and memory
- * those of the nearest number of ranks, at most twice as many or half as many. One host or several, and more ranks than processors or not, must agree.
+ * those of the nearest number of ranks, at most twice as many and at least half as many. One host or several, and more
+ * ranks than processors or not, must agree.
  */
 void plait_tuning_keep(struct plait_tuning *tuning, uint32_t hosts, uint32_t each, bool oversubscribed);
 
