@@ -165,9 +165,12 @@ class Caller:
             call.scale = _arrays.address(scale)
         if rank is not None:
             arguments.append(self._rank(name, *rank))
-        operation = Operation(self, [*arrays.values(), scale], function, result)
-        request = None if options.get('wait', True) and not call.persistent else \
-            (Persistent if call.persistent else Request)(operation)
+        kind = Persistent if call.persistent else None if options.get('wait', True) else Request
+        return self._begin(name, arguments, call, Operation(self, [*arrays.values(), scale], function, result), kind)
+
+    def _begin(self, name, arguments, call, operation, kind):
+        """Call plait_NAME(comm, arguments..., options). Returns its request of this kind, or without one its result."""
+        request = None if kind is None else kind(operation)
         if request is not None:
             call.request = ctypes.pointer(request._handle)
         try:
@@ -181,4 +184,4 @@ class Caller:
             return request
         if not join(operation.end):
             operation.end()
-        return result
+        return operation.result

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The library's errors as PyTorch's: plait.PeerError is told as an exception that is a RuntimeError as well."""
+from __future__ import annotations
+
+import torch.distributed
+
+from .._errors import BY_NAME, CLASSES
+
+_Torch = getattr(torch.distributed, 'DistBackendError', RuntimeError)
+_MEANT = {c: type(c.__name__, (c, _Torch), {'__doc__': c.__doc__, '__module__': __name__}) for c in CLASSES.values()}
+ArgError, TimeoutError, UnsupportedError = (  # pylint: disable=redefined-builtin
+    _MEANT[BY_NAME['PLAIT_ERR_' + name]] for name in ('ARG', 'TIMEOUT', 'UNSUPPORTED'))
+
+
+def meant(error: BaseException) -> BaseException:
+    """This error of the library as one of PyTorch's, others as they are."""
+    known = _MEANT.get(type(error))
+    return error if known is None else known(*error.args).with_traceback(error.__traceback__)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Operations in progress: Work with its wait() and future, and the threads that complete them."""
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from datetime import timedelta
+from typing import Any, Callable, List, Optional
+
+import torch
+from torch._C import _distributed_c10d as c10d
+
+from .._request import Request, wait_all
+from ._errors import TimeoutError, meant  # pylint: disable=redefined-builtin
+from ._tensors import Buffer
+
+_NO_TIMEOUT = timedelta(0)  # PyTorch's
+
+
+class Lane:
+    """A thread that waits for works in their order: collectives of a comm, messages from one rank to another."""
+
+    def __init__(self) -> None:
+        self._works: Any = queue.SimpleQueue()
+        self._thread: Optional[threading.Thread] = None
+
+    def put(self, work: Work) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=_complete, args=(self._works,), name='plait.torch', daemon=True)
+            self._thread.start()
+        self._works.put(work)
+
+    def end(self) -> None:
+        self._works.put(None)
+
+
+def _complete(works: Any) -> None:
+    while True:
+        work = works.get()
+        if work is None:
+            return
+        work.finish()
+        del work  # keeps nothing until the next
+
+
+def _value(future: torch.futures.Future) -> Any:
+    error, result = future.value()
+    if error is not None:
+        raise error
+    return result
+
+
+class Work(c10d.Work):
+    """One call of a process group: requests of the library and their buffers.
+
+    Whoever waits completes it. A future, or a wait() with a timeout, is completed by the lane's thread, so that the
+    future's callbacks need nobody to wait.
+    """
+
+    def __init__(self, name: str, lane: Lane, requests: List[Request], buffers: List[Buffer], result: Any,
+                 check: Optional[Callable[[], None]] = None):
+        super().__init__()
+        self._name, self._lane, self._requests, self._buffers = name, lane, requests, buffers
+        self._result, self._check = result, check
+        self._waits = threading.RLock()  # held by who drives it
+        self._state = threading.Lock()  # of what follows
+        self._ended, self._error = False, None
+        self._over: Optional[threading.Event] = None
+        self._given: Optional[torch.futures.Future] = None
+        self._future: Optional[torch.futures.Future] = None
+
+    def finish(self) -> None:
+        """Wait for its end, whatever that is."""
+        with self._waits:
+            if self._ended:
+                return
+            error = None
+            try:
+                wait_all(self._requests)
+                for buffer in self._buffers:
+                    buffer.store()
+                if self._check is not None:
+                    self._check()
+            except Exception as raised:  # pylint: disable=broad-except
+                error = meant(raised)
+            with self._state:
+                self._ended, self._error, self._requests, self._buffers = True, error, [], []
+                given, over = self._given, self._over
+        if over is not None:
+            over.set()
+        if given is not None:
+            given.set_result((error, self._result))
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        """Wait for its end; raises its error, and after `timeout` TimeoutError, while the operation goes on."""
+        if timeout > _NO_TIMEOUT:
+            self._wait_for(timeout.total_seconds())
+        else:
+            self.finish()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def _wait_for(self, seconds: float) -> None:
+        with self._state:
+            self._over = self._over or threading.Event()
+            if self._ended:
+                return
+        self._lane.put(self)
+        if not self._over.wait(seconds):
+            raise TimeoutError(f'{self._name}: wait() has waited its timeout of {seconds:g} s. The operation goes on: '
+                               'wait again, or end it with abort()')
+
+    def get_future(self) -> torch.futures.Future:
+        """A future of the result; its error has the text of wait()'s."""
+        with self._state:
+            first, ended = self._future is None, self._ended
+            if first:
+                self._given = torch.futures.Future()
+                self._future = self._given.then(_value)  # an error that C++ sees, too, can only come of a callback
+        if first and ended:
+            self._given.set_result((self._error, self._result))
+        elif first:
+            self._lane.put(self)
+        return self._future
+
+    def is_completed(self) -> bool:
+        if not self._ended and self._waits.acquire(blocking=False):  # else somebody waits for it
+            try:
+                if self._tested():
+                    self.finish()
+            finally:
+                self._waits.release()
+        return self._ended
+
+    def _tested(self) -> bool:
+        try:
+            return all([request.test() for request in self._requests])
+        except Exception:  # pylint: disable=broad-except
+            return True  # finish() gets the error, and waits for the others
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> Optional[BaseException]:
+        return self._error
+
+    def result(self) -> Any:
+        return self._result
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def forget(self) -> None:
+        """Nobody asks for its result any more."""
+        self._result = None
+
+
+def settle(works: List[Work]) -> None:
+    for work in works:
+        with contextlib.suppress(Exception):
+            work.finish()
