@@ -15,6 +15,7 @@ import plait.torch  # registers the backend
 import python_ranks as ranks
 
 torch.set_num_threads(1)
+NEW = tuple(map(int, torch.__version__.split('.')[:2])) >= (2, 6)
 LIMIT = 50  # seconds: the groups' timeout; a hard limit against hangs
 
 

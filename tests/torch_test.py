@@ -16,7 +16,7 @@ import plait
 import sentences
 import torch_ranks as ranks
 from plait.torch._rendezvous import meet
-from torch_ranks import equal, good
+from torch_ranks import equal, good, wrong
 
 warnings.simplefilter('ignore')  # of deprecated calls, which must work, too
 N = 4
@@ -87,6 +87,25 @@ def averages_and_truth_values_are_reduced():
             dist.all_reduce(x, getattr(ReduceOp, op))
             equal(x, expected)
     good(N, body)
+
+
+def a_factor_comes_before_the_sum():
+    from torch._C._distributed_c10d import _make_nccl_premul_sum
+
+    def body(rank):
+        for dtype in (torch.float32, torch.bfloat16, torch.complex64):
+            for factor in (rank + 1.0, torch.tensor([rank + 1.0])):
+                x = torch.full((5,), 2.0).to(dtype)
+                work = dist.group.WORLD.allreduce([x], _make_nccl_premul_sum(factor))
+                work.wait()
+                equal(x, 20)
+        wrong(plait.ArgError, 'op is PREMUL_SUM, but torch.int32 has SUM',
+              lambda: dist.all_reduce(torch.ones(2).int(), _make_nccl_premul_sum(2.0)))
+
+    def old(_rank):
+        wrong(plait.UnsupportedError, 'PREMUL_SUM, whose factor PyTorch 1.* does not show',
+              lambda: dist.all_reduce(torch.ones(2), _make_nccl_premul_sum(2.0)))
+    good(N, body if ranks.NEW else old)
 
 
 def data_moves_in_every_dtype():
@@ -316,6 +335,11 @@ def futures_have_the_results_and_run_callbacks():
             equal(got[r], float(r))
         whole = torch.zeros(2 * N)
         equal(dist.all_gather_into_tensor(whole, ys[rank], async_op=True).get_future().wait(), whole)
+        def again(first):  # as PowerSGD's hook does
+            return dist.all_reduce(first.value()[0], async_op=True).get_future().wait()[0]
+        y = torch.ones(5)
+        future = dist.all_reduce(y, async_op=True).get_future().then(again)
+        equal(future.wait(), N * N)
         late = torch.zeros(3)  # a message does not hold up the futures of collectives
         if rank == 0:
             message = dist.irecv(late, 1).get_future()
@@ -427,6 +451,7 @@ def the_name_of_the_backend_and_its_class_are_known():
 
 sentences.run([
     reductions_agree_with_computed_results_for_every_dtype_and_operator, averages_and_truth_values_are_reduced,
+    a_factor_comes_before_the_sum,
     data_moves_in_every_dtype, what_gloo_does_is_done_alike, tensors_that_are_not_in_one_piece_are_packed,
     parts_may_differ_in_size, several_tensors_go_in_one_call, works_end_in_any_order_of_waiting,
     futures_have_the_results_and_run_callbacks, operations_go_on_without_the_rank,

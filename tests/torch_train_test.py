@@ -20,7 +20,6 @@ import torch_ranks as ranks
 from torch_ranks import good
 
 warnings.simplefilter('ignore')
-NEW = tuple(map(int, torch.__version__.split('.')[:2])) >= (2, 6)
 N, SAMPLES, EPOCHS = 4, 32, 2
 
 
@@ -95,7 +94,7 @@ def ddp_trains_as_one_process_does():
         same(distributed(rank, gradient_as_bucket_view=True).module, reference)
         same(distributed(rank, hook=default_hooks.allreduce_hook).module, reference)
         same(distributed(rank, hook=default_hooks.fp16_compress_hook).module, reference, 1e-2)
-        if NEW:  # older ones have it for NCCL only
+        if ranks.NEW:  # older ones have it for NCCL only
             same(distributed(rank, hook=default_hooks.bf16_compress_hook).module, reference, 1e-1)
     good(N, body)
 
@@ -202,6 +201,6 @@ def torchrun_starts_the_ranks():
 sentences.run([
     ddp_trains_as_one_process_does, gradients_are_kept_for_one_reduction_without_sync,
     ranks_may_have_batches_of_different_numbers, sharded_optimiser_states_give_the_same_weights,
-] + NEW * [sharded_models_train_as_one_process_does, functional_collectives_reach_the_group] + [
+] + ranks.NEW * [sharded_models_train_as_one_process_does, functional_collectives_reach_the_group] + [
     torchrun_starts_the_ranks,
 ])

@@ -82,9 +82,14 @@ def _deadline(opts: Any) -> float:
 
 
 def _goes_on(opts: Any) -> bool:
-    """Does the program go on before the operation has ended? Older versions of PyTorch do not pass it on."""
+    """Does the program go on before the operation has ended? Where PyTorch does not pass that on, its caller knows."""
     told = getattr(opts, 'asyncOp', None)
-    return sys._getframe(3).f_locals.get('async_op', True) if told is None else told
+    if told is not None:
+        return told
+    caller: Any = sys._getframe(1)
+    while caller is not None and caller.f_globals is globals():
+        caller = caller.f_back
+    return caller is None or caller.f_locals.get('async_op', True)
 
 
 def _leave(comm: Comm, pending: Deque[Work], lanes: Dict[Hashable, Lane]) -> None:
@@ -112,8 +117,9 @@ class ProcessGroup(dist.ProcessGroup):
     def __init__(self, comm: Comm, rank: int, size: int):
         super().__init__(rank, size)
         self._comm, self._rank, self._size = comm, rank, size
-        self._calls = threading.Lock()  # any thread may call
+        self._calls = threading.RLock()  # any thread may call
         self._sequence = 0
+        self._timeout = 0.0  # seconds; 0: the comm's
         self._pending: Deque[Work] = collections.deque()
         # PyTorch 1.13's C++ holds only the C++ half of a work, whose wait() then needs this half.
         self._shells: Deque[Work] = collections.deque(maxlen=_SHELLS)
@@ -148,9 +154,9 @@ class ProcessGroup(dist.ProcessGroup):
     def _run(self, parts: List[_Part], result: Any, opts: Any = None, op: Any = None, rank: Optional[int] = None,
              lane: Hashable = _COLLECTIVES, check: Any = None) -> Work:
         """Begin these calls; the work that ends with them."""
-        deadline, goes_on = _deadline(opts), _goes_on(opts)
+        deadline, goes_on = _deadline(opts) or self._timeout, _goes_on(opts)
         with self._calls:
-            while self._pending and self._pending[0].is_completed():
+            while self._pending and self._pending[0].swept():
                 self._shelve()
             try:
                 requests = [self._request(part, deadline, op, rank) for part in parts]
@@ -359,6 +365,10 @@ class ProcessGroup(dist.ProcessGroup):
         with self._calls:
             works, self._coalesced = self._coalesced or [], None
             return Work('coalesced', self._lane('coalesced'), works, [], [], None)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Of later operations."""
+        self._timeout = timeout.total_seconds()
 
     def abort(self) -> None:
         self._comm.abort(f'abort() on rank {self._rank}')

@@ -24,8 +24,13 @@ class Lane:
     def __init__(self) -> None:
         self._works: Any = queue.SimpleQueue()
         self._thread: Optional[threading.Thread] = None
+        self._inner: Optional[Lane] = None
 
     def put(self, work: Work) -> None:
+        if self._thread is threading.current_thread():  # a callback may wait for the future of another call
+            self._inner = self._inner or Lane()
+            self._inner.put(work)
+            return
         if self._thread is None:
             self._thread = threading.Thread(target=_complete, args=(self._works,), name='plait.torch', daemon=True)
             self._thread.start()
@@ -33,6 +38,8 @@ class Lane:
 
     def end(self) -> None:
         self._works.put(None)
+        if self._inner is not None:
+            self._inner.end()
 
 
 def _complete(works: Any) -> None:
@@ -139,6 +146,10 @@ class Work(c10d.Work):
             return all([request.test() for request in self._requests])
         except Exception:  # pylint: disable=broad-except
             return True  # finish() gets the error, and waits for the others
+
+    def swept(self) -> bool:
+        """Has it ended, as far as can be told without running callbacks?"""
+        return self._ended or (self._given is None and self.is_completed())
 
     def is_success(self) -> bool:
         return self.is_completed() and self._error is None
