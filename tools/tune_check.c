@@ -95,7 +95,7 @@ void tune_show_check(struct tune_results *r)
     }
     printf("\nThe choices are those of %s.\n", r->file[0] != '\0' ? r->file : "the model, as there is no tuning file");
     printf(
-        "%u cells measured with every algorithm; in %u of them the times are steady enough to tell.\n"
+        "%u cells measured with every algorithm; %u of them are certain.\n"
         "Of these the choice takes at most %.1f times what the fastest takes in %u (%.0f %%), more than %.1f in %u.\n",
         r->nchecked, clear, CLOSE, close, clear > 0 ? 100.0 * close / clear : 0, FAR, far);
     qsort(r->checked, r->nchecked, sizeof r->checked[0], by_loss);
