@@ -64,6 +64,7 @@ NOT_HERE = [  # pattern, and the reason, or the file of the test that runs it an
     (r'plait-info --dump PID', 'tests/ring_test.c', r'--dump %d'),
     (r'^lib/|^transports/|^train/', PART),
     (r'\bimport torch|from safetensors|^tests/nccl/torch_ranks', NEEDS_TORCH),
+    (r'^torchrun .* train\.py$', 'tests/torch_train_test.py', r'torchrun'), (r'bench/torch_allreduce\.py', MINUTES),
     (r'--peer .*\bddp\b', 'tests/perf_test.sh', r'\$perf" \$fusion .*--peer ddp'),
     (r'--coll all -r 1', 'tests/perf_test.sh', r'--coll all -r 1'),
     (r'^tests/settings_page\.py', 'tests/meson.build', r"files\('settings_page.py'\)"),

@@ -4,7 +4,6 @@
 
 #include "candidates.h"
 
-#include "base/log.h"
 #include "base/status.h"
 #include "comm/comm.h"
 #include "machine/tuned.h"
@@ -82,16 +81,12 @@ static enum plait_status use_tuning(const struct plait_config *config, const str
     char path[PLAIT_TUNING_PATH];
     struct plait_tuning tuning;
     uint32_t each;
-    enum plait_status status = plait_tuning_find(config->tuning, path, &tuning);
 
-    if (status != PLAIT_OK) {
-        plait_log(PLAIT_LOG_WARN, "%s" PLAIT_WITHOUT_TUNING, plait_last_error());
-        tuning = (struct plait_tuning){ .nrow = 0 };
-    }
+    plait_tuning_take(config->tuning, path, &tuning);
     const uint32_t hosts = plait_model_hosts(model, &each);
     plait_tuning_keep(&tuning, hosts, each, oversubscribed);
     plait_model_check(model, shape, path, &tuning);
-    status = plait_model_use(model, &speeds, &tuning);
+    const enum plait_status status = plait_model_use(model, &speeds, &tuning);
     plait_tuning_finish(&tuning);
     return status;
 }

@@ -83,14 +83,7 @@ static void load_tuning(const struct plait_comm *comm, const uint32_t *node, str
     char path[PLAIT_TUNING_PATH];
     uint32_t each;
 
-    static atomic_flag warned = ATOMIC_FLAG_INIT; /* once in a process */
-
-    if (plait_tuning_find(comm->config.tuning, path, out) != PLAIT_OK) {
-        if (!atomic_flag_test_and_set(&warned))
-            plait_comm_log(comm, PLAIT_LOG_WARN, "%s" PLAIT_WITHOUT_TUNING, plait_last_error());
-        *out = (struct plait_tuning){ .nrow = 0 };
-        path[0] = '\0';
-    }
+    plait_tuning_take(comm->config.tuning, path, out);
     if (path[0] == '\0')
         return;
     const uint32_t hosts = plait_model_hosts(comm->model, &each);

@@ -2,11 +2,13 @@
 #include "tuned.h"
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/status.h"
 
 #include <plait/topology.h>
 #include <plait/version.h>
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +80,18 @@ enum plait_status plait_tuning_find(const char *setting, char path[PLAIT_TUNING_
     if (status == PLAIT_OK && (status = check_machine(path, out)) != PLAIT_OK)
         plait_tuning_finish(out);
     return status;
+}
+
+void plait_tuning_take(const char *setting, char path[PLAIT_TUNING_PATH], struct plait_tuning *out)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+
+    if (plait_tuning_find(setting, path, out) == PLAIT_OK)
+        return;
+    if (!atomic_flag_test_and_set(&warned))
+        plait_log(PLAIT_LOG_WARN, "%s; algorithms are chosen by the model of the machine", plait_last_error());
+    *out = (struct plait_tuning){ .nrow = 0 };
+    path[0] = '\0';
 }
 
 #define FARTHEST 2 /* times as many ranks, or half as many */

@@ -5,9 +5,6 @@
 
 #include "plugin/tuning.h"
 
-/* This text follows the error of a file that cannot be used. */
-#define PLAIT_WITHOUT_TUNING "; algorithms are chosen by the model of the machine"
-
 #define PLAIT_TUNING_PATH 512 /* bytes */
 
 /* Fill version, date, processor, processors and fingerprint: this library, today, and this host. The rest is 0. */
@@ -25,6 +22,9 @@ void plait_tuning_path(char out[PLAIT_TUNING_PATH]);
  *         *out is to be finished after success, which includes that there is none.
  */
 enum plait_status plait_tuning_find(const char *setting, char path[PLAIT_TUNING_PATH], struct plait_tuning *out);
+
+/* The same, but a file that cannot be used is as none, after a warning, which comes once in a process. */
+void plait_tuning_take(const char *setting, char path[PLAIT_TUNING_PATH], struct plait_tuning *out);
 
 /*
  * Keep the rows that count for ranks on so many hosts, `each` on every one (0: unequal): for each collective and memory
