@@ -329,8 +329,9 @@ def futures_have_the_results_and_run_callbacks():
         assert work.get_future().wait() == [x] and work.get_future() is work.get_future()
         ys = [torch.zeros(2) for _ in range(N)]
         gathered = dist.all_gather(ys, torch.full((2,), float(rank)), async_op=True)
-        gathered.get_future().then(lambda f: got.extend(f.value()))
-        dist.all_reduce(x, async_op=True).get_future().wait()  # after the callback, as works end in order
+        extended = gathered.get_future().then(lambda f: got.extend(f.value()))
+        dist.all_reduce(x, async_op=True).get_future().wait()
+        extended.wait()
         for r in range(N):
             equal(got[r], float(r))
         whole = torch.zeros(2 * N)
