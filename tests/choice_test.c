@@ -159,7 +159,7 @@ static void the_root_counts(void **state)
     assert_int_equal(plait_choose(&shape, 1 << 20, PLAIT_FLOAT32, PLAIT_SUM, NULL, &far), PLAIT_ERR_ARG);
 }
 
-/* Where all ranks know the sizes, among the algorithms of which each message is one block. */
+/* In the v-forms whose sizes all ranks know, each message of the chosen algorithm is one block. */
 static void the_model_chooses_for_blocks_of_different_sizes(void **state)
 {
     (void)state;

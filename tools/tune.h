@@ -53,7 +53,7 @@ struct tune_checked {
     char algorithm[PLAIT_MAX_SPEC], best[PLAIT_MAX_SPEC];
     double seconds, least; /* of them */
     double slower;         /* the choice's time over the fastest one's */
-    double doubt; /* as in struct tune_cell */
+    double doubt;          /* as in struct tune_cell */
 };
 
 /* The results of the ranks. Processes that plait-tune started share them with the first process. */
@@ -62,7 +62,7 @@ struct tune_results {
     struct plait_tuned_choice row[TUNE_ROWS];
     uint32_t ncell, nchanged;
     struct tune_gain gain[TUNE_SHOWN]; /* the largest first */
-    char file[PLAIT_TUNING_PATH]; /* whose choices were checked; "": none */
+    char file[PLAIT_TUNING_PATH];      /* whose choices were checked; "": none */
     uint32_t nchecked;
     struct tune_checked checked[TUNE_CHECKED];
     atomic_flag failed;
@@ -87,7 +87,7 @@ struct tune {
  */
 enum plait_status tune_calibrate(struct plait_comm **comm);
 
-/* What the ranks of a comm do. */
+/* The task of the ranks of a comm. */
 enum tune_task {
     TUNE_CHOICES,
     TUNE_LINKS_TOO, /* links and copies before */

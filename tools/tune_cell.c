@@ -140,7 +140,7 @@ static void add_close(const struct tune *t, enum plait_coll coll, const struct p
             add_candidate(t, coll, c[i].algorithm, o);
 }
 
-/* The library's choice first. Where it is the eager path, there are none. *guess: if it is 0, the prediction. */
+/* The library's choice first; none on the eager path. A *guess of 0 becomes the predicted time. */
 static enum plait_status find_candidates(const struct tune *t, enum plait_coll coll, size_t bytes,
                                          enum tune_which which, double *guess, struct order *o)
 {

@@ -12,10 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MOST_SIMULATED \
-    (1u << 12)      /* messages of all candidates in a slice: some ms of each rank, which may share processors. A
-                       caller's algorithm may have as many for itself */
-#define CLOSE     8 /* an eighth */
+/*
+ * Messages of a slice that are simulated, of all the library's candidates and of each of the caller's. They take each
+ * rank some ms, and ranks may share processors.
+ */
+#define MOST_SIMULATED (1u << 12)
+
+#define CLOSE     9 /* times that differ by up to a ninth of the longer one are alike: an eighth of the shorter one */
 #define PS_PER_NS 1000
 #define PS_PER_S  1e12
 
@@ -216,7 +219,7 @@ static uint32_t find_best(const struct candidate *all, uint32_t n, uint64_t leas
     uint32_t best = UINT32_MAX;
 
     for (uint32_t i = 0; i < n; i++)
-        if (all[i].time > 0 && all[i].time <= least + least / CLOSE &&
+        if (all[i].time > 0 && all[i].time - all[i].time / CLOSE <= least &&
             (best == UINT32_MAX || is_preferred(&all[i], &all[best])))
             best = i;
     return best;
