@@ -396,7 +396,9 @@ static bool is_taken(const struct handle *h)
         const struct mapping *m = &mappings[i];
         if (m->kind != IMPORTED_MEMORY || m->pid != h->pid)
             continue;
-        const bool lives = allocation_at(m->allocation)->id == m->id, shares = m->remote / block == h->start / block;
+        const bool lives = allocation_at(m->allocation)->id == m->id;
+        const bool shares = m->remote / block <= (h->start + h->bytes - 1) / block &&
+                            h->start / block <= (m->remote + m->bytes - 1) / block;
         taken |= m->remote < h->start + h->bytes && h->start < m->remote + m->bytes;
         stale |= shares && !lives;
         alive |= shares && lives;

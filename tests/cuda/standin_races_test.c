@@ -198,7 +198,7 @@ static void wrong_accesses_are_noticed(void **state)
 
 struct between { /* two processes */
     _Atomic int phase, finished;
-    cu_ipc_handle memory, word;
+    cu_ipc_handle memory, word, several[3];
 };
 
 static struct between *between;
@@ -267,7 +267,7 @@ static void writer(void)
 }
 
 /* In a world of their own; both lived? */
-static bool two_processes_live(void)
+static bool two_processes_live(void (*one)(void), void (*other)(void))
 {
     const int world = memfd_create("world", 0);
     char path[64], text[4096];
@@ -277,32 +277,32 @@ static bool two_processes_live(void)
     between->phase = between->finished = 0;
     const pid_t pid = child_fork();
     if (pid == 0) {
-        const bool died = dies(reader, text, sizeof text);
-        if (died)
-            fprintf(stderr, "the reader: %s", text);
-        _exit(died ? 1 : 0);
+        const bool lived = lives(one, text, sizeof text);
+        if (!lived)
+            fprintf(stderr, "one process: %s", text);
+        _exit(lived ? 0 : 1);
     }
-    const bool died = dies(writer, text, sizeof text);
+    const bool lived = lives(other, text, sizeof text);
     const int end = child_end(pid);
     unsetenv("PLAIT_STANDIN_WORLD");
     close(world);
-    if (died)
-        printf("the writer: %s", text);
-    return !died && end == 0;
+    if (!lived)
+        printf("the other process: %s", text);
+    return lived && end == 0;
 }
 
 static void processes_share_memory_values_and_clocks(void **state)
 {
     (void)state;
     careless = false;
-    assert_true(two_processes_live());
+    assert_true(two_processes_live(reader, writer));
 }
 
 static void a_race_between_processes_is_noticed(void **state)
 {
     (void)state;
     careless = true;
-    assert_false(two_processes_live());
+    assert_false(two_processes_live(reader, writer));
 }
 
 /* What a killed process was doing stands in nobody's way. */
@@ -357,12 +357,65 @@ static void a_killed_process_is_no_race(void **state)
         between->phase = 3;
         _exit(0);
     }
-    if (dies(survivor, text, sizeof text))
+    if (!lives(survivor, text, sizeof text))
         fail_msg("%s", text);
     child_end(pid);
     child_end(killer);
     unsetenv("PLAIT_STANDIN_WORLD");
     close(world);
+}
+
+/* The owner's allocations: one across two blocks of 2 MiB, one in the first block, which is freed, one in the second. */
+enum { ACROSS, FIRST, SECOND };
+
+static void free_the_first(void)
+{
+    enum { MOST = 400, BYTES = 5 * 4096 };
+    static cu_address all[MOST];
+    const uint64_t block = (uint64_t)2 << 20;
+    cu_address found[3] = { 0 };
+
+    start();
+    for (int i = 0; i < MOST; i++) {
+        ok(cuMemAlloc_v2(&all[i], BYTES));
+        if (all[i] / block != (all[i] + BYTES - 1) / block)
+            found[ACROSS] = all[i];
+    }
+    for (int i = 0; i < MOST; i++)
+        for (int k = FIRST; k <= SECOND; k++)
+            if (all[i] != found[ACROSS] && all[i] / block == found[ACROSS] / block + (k == SECOND))
+                found[k] = all[i];
+    for (int k = 0; k < 3; k++) {
+        assert_true(found[k] != 0);
+        ok(cuIpcGetMemHandle(&between->several[k], found[k]));
+    }
+    between->phase = 1;
+    wait_for_phase(2);
+    ok(cuMemFree_v2(found[FIRST]));
+    between->phase = 3;
+    wait_for_phase(4);
+}
+
+static void map_across(void)
+{
+    cu_address first, second, across;
+
+    start();
+    wait_for_phase(1);
+    ok(cuIpcOpenMemHandle_v2(&first, between->several[FIRST], 1));
+    ok(cuIpcOpenMemHandle_v2(&second, between->several[SECOND], 1));
+    between->phase = 2;
+    wait_for_phase(3);
+    const int status = cuIpcOpenMemHandle_v2(&across, between->several[ACROSS], 1);
+    between->phase = 4;
+    ok(status);
+}
+
+/* Part of a block that lives is mapped, so the block was not freed. */
+static void an_allocation_across_two_blocks_is_mapped_beside_one_that_lives(void **state)
+{
+    (void)state;
+    assert_true(two_processes_live(map_across, free_the_first));
 }
 
 /* The tests use the driver in processes of their own, as it is initialised once. */
@@ -404,6 +457,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(processes_share_memory_values_and_clocks),
         cmocka_unit_test(a_race_between_processes_is_noticed),
         cmocka_unit_test(a_killed_process_is_no_race),
+        cmocka_unit_test(an_allocation_across_two_blocks_is_mapped_beside_one_that_lives),
     };
 
     assert_true(argc > 1);

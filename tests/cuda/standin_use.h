@@ -90,8 +90,8 @@ void add(const struct place *p, void *stream);                              /* b
 struct plait_cuda_list copy_list(void *to, const void *from, size_t bytes); /* for plait_copy */
 void add_to(cu_address a, cu_address b, cu_address to, void *stream);
 
-/* In a process of its own; `text` becomes what it wrote to stderr. Did it end by abort()? */
-bool dies(void (*run)(void), char *text, size_t room);
+/* In a process of its own; `text` becomes what it wrote to stderr. Did it end well? */
+bool lives(void (*run)(void), char *text, size_t room);
 void expect_death(void (*run)(void), const char *first, const char *second);
 void expect_life(void (*run)(void));
 
