@@ -104,7 +104,8 @@ def a_rank_that_dies_is_named():
 
 def a_late_rank_is_named_after_the_timeout():
     def body(rank):
-        group = dist.new_group(timeout=datetime.timedelta(seconds=0.5))
+        dist.barrier()  # both come to the group within its timeout
+        group = dist.new_group(timeout=datetime.timedelta(seconds=2))
         opts = dist.distributed_c10d.AllreduceOptions()
         opts.timeout = datetime.timedelta(seconds=0.5)
         store = dist.distributed_c10d._get_default_store()
@@ -137,9 +138,12 @@ def wait_may_have_a_timeout_and_the_operation_goes_on():
 
 def abort_ends_a_waiting_operation_on_every_rank():
     def body(rank):
-        if rank == 1:
-            threading.Timer(0.3, dist.group.WORLD.abort).start()
+        store = dist.distributed_c10d._get_default_store()
         work = dist.all_reduce(torch.ones(3), async_op=True) if rank == 0 else dist.irecv(torch.ones(3), 0)
+        store.set(f'rank {rank} waits', '')
+        if rank == 1:
+            store.wait(['rank 0 waits'], datetime.timedelta(seconds=ranks.LIMIT))
+            threading.Timer(0.1, dist.group.WORLD.abort).start()
         wrong(plait.Error, r'abort\(\) on rank 1', work.wait)
     good(2, body)
 
@@ -161,8 +165,10 @@ def a_rank_with_another_backend_is_named():
 def a_rank_that_does_not_come_is_named_on_all():
     def body(rank, _uid):
         if rank != 2:
-            wrong(plait.TimeoutError, 'rank 2 of 4 has not come after 1 s',
-                  lambda: ranks.begin(folder, rank, 4, timeout=1))
+            here.wait()
+            wrong(plait.TimeoutError, 'rank 2 of 4 has not come after 2 s',
+                  lambda: ranks.begin(folder, rank, 4, timeout=2))
+    here = multiprocessing.get_context('fork').Barrier(3)
     with tempfile.TemporaryDirectory() as folder:
         ranks.ranks.good(ranks.ranks.processes(4, body))
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What tests of plait.torch share: a function as every rank of a process group, in forked processes."""
 import datetime
+import faulthandler
 import os
 import shutil
 import tempfile
@@ -31,6 +32,7 @@ def outcomes(nrank, body, **options):
     folder = tempfile.mkdtemp(prefix='plait-torch-')
 
     def in_group(rank, _uid):
+        faulthandler.dump_traceback_later(LIMIT + 5)  # where a rank hangs
         begin(folder, rank, nrank, **options)
         try:
             return body(rank)

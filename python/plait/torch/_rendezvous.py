@@ -12,6 +12,7 @@ from .._comm import Comm, Id, unique_id
 from ._errors import TimeoutError, meant  # pylint: disable=redefined-builtin
 
 _POLL = 0.001, 0.02  # seconds between looks: at first, at most
+_GRACE = 3.0
 _WARN = 30.0  # seconds until a log line names who is missing
 _log = logging.getLogger('plait.torch')
 
@@ -22,9 +23,8 @@ class _Mail:
     A counter tells whether a letter is there: a look that does not block, in every store and version of PyTorch.
     """
 
-    def __init__(self, store: Any, nrank: int, seconds: float):
-        self._store, self._nrank = store, nrank
-        self._began, self._seconds, self._warned = time.monotonic(), seconds, False
+    def __init__(self, store: Any, seconds: float):
+        self._store, self._began, self._seconds, self._warned = store, time.monotonic(), seconds, False
 
     def post(self, key: str, letter: bytes) -> None:
         self._store.set(key, letter)
@@ -95,10 +95,11 @@ def _get_id(mail: _Mail, rank: int, seconds: float) -> bytes:
 
 def meet(store: Any, rank: int, nrank: int, seconds: float, name: str) -> Comm:
     """The comm of a process group. `seconds` is the group's timeout: of the meeting, and of each operation."""
-    mail, uid = _Mail(store, nrank, seconds), None
+    uid = None
     if nrank > 1:
         # The others give rank 0 some time to tell them what kept it.
-        uid = _make_id(mail, nrank, seconds) if rank == 0 else _get_id(mail, rank, seconds + 2)
+        mail = _Mail(store, seconds if rank == 0 else seconds + _GRACE)
+        uid = _make_id(mail, nrank, seconds) if rank == 0 else _get_id(mail, rank, seconds)
     try:
         return Comm.create(nrank, rank, uid, name=name, timeout=seconds, deadline=seconds)
     except Exception as error:
