@@ -63,6 +63,11 @@ def text(name, what, value):
     return value.encode()
 
 
+def reason(value):
+    """Why a comm is aborted, as the library takes it; any object, or None."""
+    return None if value is None else str(value).replace('\0', '\ufffd').encode(errors='replace')
+
+
 def check(name, what, array, write=False):
     """May the library use this array?"""
     if not isinstance(array, numpy.ndarray):

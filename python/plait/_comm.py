@@ -227,9 +227,7 @@ class Comm(Caller):
     def abort(self, reason=None):
         """Make the comm fail on all ranks, with this reason; from any thread."""
         with self._leaving:
-            if reason is not None:
-                reason = str(reason).replace('\0', '\ufffd').encode(errors='replace')
-            lib.plait_comm_abort(self._open('abort'), reason)
+            lib.plait_comm_abort(self._open('abort'), _arrays.reason(reason))
 
     def ready(self):
         """Has it been created (True), or is creation still in progress (False)? Raises the error of creation, or of the

@@ -140,6 +140,10 @@ class Fusion:
         """Write a trace, for ui.perfetto.dev."""
         lib.plait_fusion_trace(self._open('trace'), _arrays.text('trace', 'path', str(path)))
 
+    def abort(self, reason=None):
+        """Make it fail on all ranks, with this reason; from any thread."""
+        lib.plait_comm_abort(lib.plait_fusion_comm(self._open('abort')), _arrays.reason(reason))
+
     def destroy(self):
         """Wait for operations in flight, and leave. Arrays in buckets keep their values."""
         handle, self._handle = self._handle, ctypes.POINTER(FusionHandle)()

@@ -338,6 +338,7 @@ FUNCTIONS = {
     'plait_fusion_wait': (Status, [_FUSION, c_uint32]),
     'plait_fusion_wait_all': (Status, [_FUSION, POINTER(FusionResult)]),
     'plait_fusion_computed': (Status, [_FUSION, POINTER(FusionComputed)]),
+    'plait_fusion_comm': (_COMM, [_FUSION]),
     'plait_fusion_trace': (Status, [_FUSION, c_char_p]),
     'plait_optim_create': (Status, [POINTER(OptimOptions), POINTER(POINTER(OptimHandle))]),
     'plait_optim_destroy': (None, [POINTER(OptimHandle)]),

@@ -13,10 +13,11 @@ from typing import Any
 from torch import distributed as _dist
 
 from ._errors import ArgError as _ArgError
+from ._fuse import fuse
 from ._group import ProcessGroup
 from ._rendezvous import meet as _meet
 
-__all__ = ['ProcessGroup', 'register']
+__all__ = ['ProcessGroup', 'fuse', 'register']
 
 
 def _create(options: Any, backend_options: Any = None) -> ProcessGroup:

@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import sys
 import threading
+import weakref
 from datetime import timedelta
 from multiprocessing import util
 from typing import Any, Deque, Dict, Hashable, List, NamedTuple, Optional, Sequence
@@ -92,12 +93,21 @@ def _goes_on(opts: Any) -> bool:
     return caller is None or caller.f_locals.get('async_op', True)
 
 
-def _leave(comm: Comm, pending: Deque[Work], lanes: Dict[Hashable, Lane]) -> None:
+def _abort(comm: Comm, hooks: Any, reason: str) -> None:
+    for fusion in [hook.fusion for hook in hooks if hook.fusion is not None]:
+        fusion.abort(reason)
+    comm.abort(reason)
+
+
+def _leave(comm: Comm, pending: Deque[Work], lanes: Dict[Hashable, Lane], hooks: Any) -> None:
     """Leave the comm when its group is gone, or with the process. The other ranks learn of an exception."""
     error = sys.exc_info()[1] or getattr(sys, 'last_value', None)
     with contextlib.suppress(Error):
         if util.is_exiting() and error is not None and not isinstance(error, SystemExit):
-            comm.abort(f'{type(error).__name__}: {error}')
+            _abort(comm, hooks, f'{type(error).__name__}: {error}')
+    for hook in list(hooks):
+        with contextlib.suppress(Error):
+            hook.leave()
     settle(list(pending))
     with contextlib.suppress(Error):  # a failure has been told by the call that met it
         comm.destroy()
@@ -126,8 +136,9 @@ class ProcessGroup(dist.ProcessGroup):
         self._lanes: Dict[Hashable, Lane] = {}
         self._coalesced: Optional[List[Work]] = None
         self._name = self._description = ''
+        self.hooks: Any = weakref.WeakSet()  # of fuse()
         # At the end of the group or of the process, of multiprocessing's children too.
-        self._left = util.Finalize(self, _leave, (comm, self._pending, self._lanes), exitpriority=0)
+        self._left = util.Finalize(self, _leave, (comm, self._pending, self._lanes, self.hooks), exitpriority=0)
 
     def __repr__(self) -> str:
         return f"<plait.torch.ProcessGroup '{self._comm.name}' rank {self._rank} of {self._size}>"
@@ -366,12 +377,16 @@ class ProcessGroup(dist.ProcessGroup):
             works, self._coalesced = self._coalesced or [], None
             return Work('coalesced', self._lane('coalesced'), works, [], [], None)
 
+    def fusion(self, kind: Any, tensors: Any, options: Any) -> Any:
+        with self._calls:
+            return kind(self._comm._open('fuse'), tensors, options)
+
     def set_timeout(self, timeout: timedelta) -> None:
         """Of later operations."""
         self._timeout = timeout.total_seconds()
 
     def abort(self) -> None:
-        self._comm.abort(f'abort() on rank {self._rank}')
+        _abort(self._comm, self.hooks, f'abort() on rank {self._rank}')
 
     def shutdown(self) -> None:
         self._left()

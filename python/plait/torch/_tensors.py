@@ -77,7 +77,7 @@ def _factor(call: str, op: Any, dtype: torch.dtype) -> torch.Tensor:
     return torch.as_tensor(state[1]).detach().reshape(-1)[:1].to(real)
 
 
-def _fits(call: str, what: str, tensor: Any) -> None:
+def fits(call: str, what: str, tensor: Any) -> None:
     if not isinstance(tensor, torch.Tensor):
         raise ArgError(f'{call}: {what} is of type {type(tensor).__name__}; it must be a tensor')
     if tensor.device.type != 'cpu':
@@ -103,7 +103,7 @@ class Buffer:
 
     def __init__(self, call: str, what: str, tensors: Sequence[torch.Tensor], load: bool = True, store: bool = False):
         for k, tensor in enumerate(tensors):
-            _fits(call, what if len(tensors) == 1 else f'{what}[{k}]', tensor)
+            fits(call, what if len(tensors) == 1 else f'{what}[{k}]', tensor)
         self.dtype = tensors[0].dtype
         for k, tensor in enumerate(tensors):
             if tensor.dtype != self.dtype:

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""DistributedDataParallel whose gradients travel in the buckets of a fusion (plait.Fusion)."""
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy
+import torch
+from torch import distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from .._errors import Error
+from .._fusion import Fusion, options_of
+from ._errors import ArgError, meant
+from ._group import ProcessGroup
+from ._tensors import TYPES, fits
+
+
+class _Gradients(Fusion):
+    """A fusion of {name: flat tensor of any dtype}; self[name] is a tensor in its bucket."""
+
+    def __init__(self, comm: Any, tensors: Dict[str, torch.Tensor], options: Any):
+        self._dtypes = [tensor.dtype for tensor in tensors.values()]
+        super().__init__(comm, tensors, options)
+
+    def _describe(self, row: Any, name: str, what: torch.Tensor) -> None:
+        travels = TYPES[what.dtype]
+        row.name, row.count, row.type = name.encode(), what.numel() * travels.times, travels.number
+        self._shapes.append(((what.numel() * what.element_size(),), numpy.dtype('uint8')))
+
+    def _find(self) -> None:
+        super()._find()
+        for name, dtype in zip(self._names, self._dtypes):
+            self._arrays[name] = torch.from_numpy(self._arrays[name]).view(dtype)
+
+
+class Hook:
+    """DDP's communication hook. A bucket of DDP's is a tensor of the fusion, with a model that fuse() has wrapped one
+    gradient. The fusion is made at the end of the first backward pass, and made again when DDP changes its buckets,
+    which it does on all ranks in the same pass."""
+
+    def __init__(self, group: ProcessGroup, names: Dict[int, str], options: Any, kept: Any):
+        self._group, self._names, self._options, self._kept = group, names, options, kept
+        group.hooks.add(self)
+        self.fusion: Optional[_Gradients] = None
+        self._places: List[Tuple[str, torch.Tensor]] = []  # of DDP's buckets in the fusion
+        self._came: List[Tuple[str, torch.Tensor, torch.futures.Future]] = []  # in this pass
+
+    # DDP compares annotations with its own.
+    def reduce(self, _state, bucket):  # type: ignore[no-untyped-def]
+        """The future has the averages, at the end of the pass."""
+        k, flat, future = bucket.index(), bucket.buffer(), torch.futures.Future()
+        self._came = self._came[:k] + [(self._name(k, bucket), flat, future)]
+        try:
+            if self.fusion is not None and not self._has_place(k, flat):
+                self.leave()
+            if self.fusion is not None:
+                self._hand_over(k, flat)
+            if bucket.is_last():
+                self._end()
+        except Error as error:
+            raise meant(error) from None
+        return future
+
+    def _name(self, k: int, bucket: Any) -> str:
+        parameters = bucket.parameters()
+        more = f' and {len(parameters) - 1} more' if len(parameters) > 1 else ''
+        return f'{k}, {self._names.get(id(parameters[0]), "?")}{more}' if parameters else str(k)
+
+    def _has_place(self, k: int, flat: torch.Tensor) -> bool:
+        return k < len(self._places) and (self._places[k][1].shape, self._places[k][1].dtype) == (
+            flat.shape, flat.dtype)
+
+    def _hand_over(self, k: int, flat: torch.Tensor) -> None:
+        name, place = self._places[k]
+        place.copy_(flat)
+        self.fusion.ready(name)
+
+    def _end(self) -> None:
+        if self.fusion is None:
+            self.fusion = self._group.fusion(_Gradients, {name: flat for name, flat, _ in self._came}, self._options)
+            self._places = [(name, self.fusion[name]) for name, _, _ in self._came]
+            for k, (_, flat, _) in enumerate(self._came):
+                self._hand_over(k, flat)
+        self.fusion.wait_all()
+        for (_, _, future), (_, place) in zip(self._came, self._places):
+            future.set_result(place)
+        self._came = []
+
+    def leave(self) -> None:
+        """Drop what is incomplete, and free the buckets."""
+        fusion, self.fusion, self._places = self.fusion, None, []
+        if fusion is not None:
+            fusion.destroy()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Error):  # a failure has been told by the pass that met it
+            self.leave()
+
+
+def _group_of(model: DistributedDataParallel) -> ProcessGroup:
+    group = model.process_group
+    if not isinstance(group, ProcessGroup) and hasattr(group, '_get_backend'):  # one for each device
+        group = group._get_backend(torch.device('cpu'))
+    if not isinstance(group, ProcessGroup):
+        raise ArgError(f'fuse: the model\'s process group has backend {group.name()}; it must be plait')
+    return group
+
+
+def _wrapped(model: torch.nn.Module, options: Dict[str, Any]) -> DistributedDataParallel:
+    """With each gradient in a bucket of its own: the first bucket has a size of its own, which is tuned so."""
+    first, dist._DEFAULT_FIRST_BUCKET_BYTES = dist._DEFAULT_FIRST_BUCKET_BYTES, 0
+    try:
+        return DistributedDataParallel(model, **options)
+    finally:
+        dist._DEFAULT_FIRST_BUCKET_BYTES = first
+
+
+def fuse(model: torch.nn.Module, *, layout: Any = 'computed', payload: Any = None,
+         round: str = 'default',  # pylint: disable=redefined-builtin
+         reproducible: bool = False, **options: Any) -> DistributedDataParallel:
+    """`model` under DistributedDataParallel, whose buckets are replaced by a fusion of Plait's. Averages are DDP's.
+
+    model         a module, or a DistributedDataParallel without a hook, whose buckets are then the fusion's tensors
+    layout        "computed" from the first backward passes, "cubic", bytes of a bucket, or a list of the numbers of
+                  tensors at which buckets begin
+    payload       torch.bfloat16 or torch.float16: what float32 gradients travel as; None: as they are
+    round         "once", "hop" or "default", as in Comm.create()
+    reproducible  True: bits that do not depend on buckets or algorithm
+    options       of DistributedDataParallel, if `model` is none
+    """
+    if isinstance(model, DistributedDataParallel):
+        if options:
+            raise ArgError(f'fuse: {", ".join(options)} is an option of DistributedDataParallel, which model is '
+                           'already; give it there')
+    else:
+        model = _wrapped(model, {'bucket_cap_mb': 0, **options})
+    for name, parameter in model.module.named_parameters():
+        fits('fuse', name, parameter)
+    group = _group_of(model)
+    payload = str(payload).replace('torch.', '') if isinstance(payload, torch.dtype) else payload
+    try:
+        found, kept = options_of('avg', layout, payload, round, reproducible, False, True, False, 'fuse')
+    except Error as error:
+        raise meant(error) from None
+    hook = Hook(group, {id(p): name for name, p in model.module.named_parameters()}, found, kept)
+    model.register_comm_hook(None, hook.reduce)
+    return model
