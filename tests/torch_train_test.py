@@ -68,12 +68,12 @@ def same(model, reference, tolerance=1e-6):
                                    msg=lambda m, n=name: f'{n}: {m}')
 
 
-def distributed(rank, hook=None, **options):
+def distributed(rank, hook=None, wrap=DDP, **options):
     model = Net()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(rank)  # rank 0's are broadcast
-    model = DDP(model, find_unused_parameters=True, bucket_cap_mb=0.001, **options)
+    model = wrap(model, find_unused_parameters=True, bucket_cap_mb=0.001, **options)
     if hook is not None:
         model.register_comm_hook(None, hook)
     data = samples()
@@ -198,9 +198,10 @@ def torchrun_starts_the_ranks():
     assert 'rank 0 has 3.0' in done.stdout and 'rank 1 has 3.0' in done.stdout, done.stdout
 
 
-sentences.run([
-    ddp_trains_as_one_process_does, gradients_are_kept_for_one_reduction_without_sync,
-    ranks_may_have_batches_of_different_numbers, sharded_optimiser_states_give_the_same_weights,
-] + ranks.NEW * [sharded_models_train_as_one_process_does, functional_collectives_reach_the_group] + [
-    torchrun_starts_the_ranks,
-])
+if __name__ == '__main__':
+    sentences.run([
+        ddp_trains_as_one_process_does, gradients_are_kept_for_one_reduction_without_sync,
+        ranks_may_have_batches_of_different_numbers, sharded_optimiser_states_give_the_same_weights,
+    ] + ranks.NEW * [sharded_models_train_as_one_process_does, functional_collectives_reach_the_group] + [
+        torchrun_starts_the_ranks,
+    ])
