@@ -190,8 +190,10 @@ def torchrun_starts_the_ranks():
         path = os.path.join(folder, 'script.py')
         with open(path, 'w', encoding='utf-8') as script:
             script.write(SCRIPT)
-        # Without the last options PyTorch 1.13 fails on Python 3.11 (its Std.NONE is no member there).
-        done = subprocess.run([sys.executable, '-m', 'torch.distributed.run', '--standalone', '--nproc_per_node', '2',
+        # --standalone of PyTorch 1.13 has one port for all who run it on a machine. Without the last options 1.13 fails
+        # on Python 3.11 (its Std.NONE is no member there).
+        done = subprocess.run([sys.executable, '-m', 'torch.distributed.run', '--rdzv_backend', 'c10d',
+                               '--rdzv_endpoint', 'localhost:0', '--rdzv_id', folder, '--nproc_per_node', '2',
                                '--log_dir', folder, '--redirects', '1', '--tee', '1', path], timeout=200,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout
