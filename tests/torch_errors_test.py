@@ -25,10 +25,7 @@ FULL = os.environ.get('PLAIT_TEST_TIER') == 'full'
 def wrong_arguments_are_named_and_change_nothing():
     def body(rank):
         group, x = dist.group.WORLD, torch.ones(4)
-        meta = torch.ones(2, device='meta')
         for text, call in (
-                (r'allreduce: tensors is on meta; the backend plait takes tensors of the CPU',
-                 lambda: dist.all_reduce(meta)),
                 (r'layout torch.sparse_coo; use .to_dense', lambda: dist.all_reduce(torch.eye(2).to_sparse())),
                 (r'dtype torch.quint8; it must be one of float32', lambda: group.broadcast(
                     [torch.quantize_per_tensor(x, 1.0, 0, torch.quint8)])),
@@ -57,6 +54,23 @@ def wrong_arguments_are_named_and_change_nothing():
             wrong((plait.ArgError, plait.UnsupportedError), text, call)
         dist.all_reduce(x)
         equal(x, 2)
+    good(2, body)
+
+
+def tensors_of_other_devices_are_refused_by_every_operation():
+    def body(_rank):
+        group, x, y = dist.group.WORLD, torch.ones(2), torch.ones(2, device='meta')  # a device that is everywhere
+        for call in (lambda: group.allreduce([y]), lambda: group.allreduce_coalesced([x, y]),
+                     lambda: group.reduce([y], 0), lambda: group.broadcast([y], 0),
+                     lambda: group.allgather([[x, y]], [x]), lambda: group.allgather([[x, x]], [y]),
+                     lambda: group.all_gather_single(torch.ones(4), y),
+                     lambda: group.reduce_scatter([y], [[x, x]]), lambda: group.reduce_scatter_single(x, y),
+                     lambda: group.gather([[x, x]], [y]), lambda: group.scatter([y], [[x, x]]),
+                     lambda: group.all_to_all_single(x, y), lambda: group.alltoall([x, x], [x, y]),
+                     lambda: group.send([y], 0), lambda: group.recv([y], 0)):
+            wrong(plait.ArgError, r'is on meta; the backend plait takes tensors of the CPU: move it with .cpu\(\), or '
+                  r'give that device another backend: init_process_group\("cpu:plait,meta:..."\)', call)
+        dist.barrier()
     good(2, body)
 
 
@@ -150,16 +164,17 @@ def abort_ends_a_waiting_operation_on_every_rank():
 
 def a_rank_with_another_backend_is_named():
     def body(rank, _uid):
-        if rank == 0:
-            wrong(plait.TimeoutError, r'rank 1 of 2 has not come after 1 s .*another backend; .*backend="plait"',
+        if rank != other:
+            wrong(plait.TimeoutError, rf'rank {other}.* has not come after 1 s .*another backend; .*backend="plait"',
                   lambda: ranks.begin(folder, rank, 2, timeout=1))
         else:
             try:
                 ranks.begin(folder, rank, 2, timeout=2, backend='gloo')
             except RuntimeError:
                 return 'no group'
-    with tempfile.TemporaryDirectory() as folder:
-        assert ranks.ranks.good(ranks.ranks.processes(2, body)) == [None, 'no group']
+    for other in (0, 1):
+        with tempfile.TemporaryDirectory() as folder:
+            assert ranks.ranks.good(ranks.ranks.processes(2, body))[other] == 'no group'
 
 
 def a_rank_that_does_not_come_is_named_on_all():
@@ -227,8 +242,9 @@ def an_exception_that_ends_a_child_is_told_to_the_others():
 
 
 sentences.run([
-    wrong_arguments_are_named_and_change_nothing, settings_of_other_backends_are_refused,
-    ranks_that_differ_are_told_by_wait_and_future, a_tag_out_of_order_is_named, a_rank_that_dies_is_named,
+    wrong_arguments_are_named_and_change_nothing, tensors_of_other_devices_are_refused_by_every_operation,
+    settings_of_other_backends_are_refused, ranks_that_differ_are_told_by_wait_and_future,
+    a_tag_out_of_order_is_named, a_rank_that_dies_is_named,
     a_late_rank_is_named_after_the_timeout, wait_may_have_a_timeout_and_the_operation_goes_on,
     abort_ends_a_waiting_operation_on_every_rank, a_rank_with_another_backend_is_named,
     a_rank_that_does_not_come_is_named_on_all, backward_of_ddp_raises_the_error_of_its_reduction,

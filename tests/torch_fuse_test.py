@@ -210,6 +210,7 @@ def what_cannot_be_fused_is_refused():
         for text, call in (
                 ('process group has backend gloo; it must be plait', lambda: fuse(layer, process_group=gloo)),
                 ('static_graph is an option of Distr', lambda: fuse(DDP(copy.deepcopy(layer)), static_graph=True)),
+                ('fuse: weight is on meta; the backend plait takes', lambda: fuse(torch.nn.Linear(2, 2, device='meta'))),
                 ('payload is .float31.; it must be', lambda: fuse(copy.deepcopy(layer), payload='float31')),
                 ('layout is .ring.; it must be', lambda: fuse(copy.deepcopy(layer), layout='ring'))):
             wrong(plait.ArgError, text, call)

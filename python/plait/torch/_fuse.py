@@ -130,20 +130,23 @@ def fuse(model: torch.nn.Module, *, layout: Any = 'computed', payload: Any = Non
     reproducible  True: bits that do not depend on buckets or algorithm
     options       of DistributedDataParallel, if `model` is none
     """
-    if isinstance(model, DistributedDataParallel):
+    wrapped = isinstance(model, DistributedDataParallel)
+    named = (model.module if wrapped else model).named_parameters()
+    parameters = {name: parameter for name, parameter in named if parameter.requires_grad}
+    for name, parameter in parameters.items():
+        fits('fuse', name, parameter)
+    if wrapped:
         if options:
             raise ArgError(f'fuse: {", ".join(options)} is an option of DistributedDataParallel, which model is '
                            'already; give it there')
     else:
         model = _wrapped(model, {'bucket_cap_mb': 0, **options})
-    for name, parameter in model.module.named_parameters():
-        fits('fuse', name, parameter)
     group = _group_of(model)
     payload = str(payload).replace('torch.', '') if isinstance(payload, torch.dtype) else payload
     try:
         found, kept = options_of('avg', layout, payload, round, reproducible, False, True, False, 'fuse')
     except Error as error:
         raise meant(error) from None
-    hook = Hook(group, {id(p): name for name, p in model.module.named_parameters()}, found, kept)
+    hook = Hook(group, {id(parameter): name for name, parameter in parameters.items()}, found, kept)
     model.register_comm_hook(None, hook.reduce)
     return model
