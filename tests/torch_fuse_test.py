@@ -95,7 +95,7 @@ def gradients_travel_in_computed_buckets_and_not_in_ddp_s():
         # Of buffers and of who uses what, in each step.
         assert dist.group.WORLD._get_sequence_number_for_group() - began == 2 * STEPS
         assert hook().fusion.computed().computed == 2 and len(hook()._places) == PARAMETERS
-        mine = fuse(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)))
+        mine = fuse(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)), layout=[1, 3])
         for _ in range(3):  # the second pass has DDP's buckets in the order of the first
             mine(torch.ones(1, 3)).sum().backward()
         other, = [h for h in dist.group.WORLD.hooks if h is not hook_of(model)]
@@ -210,7 +210,8 @@ def what_cannot_be_fused_is_refused():
         for text, call in (
                 ('process group has backend gloo; it must be plait', lambda: fuse(layer, process_group=gloo)),
                 ('static_graph is an option of Distr', lambda: fuse(DDP(copy.deepcopy(layer)), static_graph=True)),
-                ('fuse: weight is on meta; the backend plait takes', lambda: fuse(torch.nn.Linear(2, 2, device='meta'))),
+                ('fuse: weight is on meta; the backend plait takes',
+                 lambda: fuse(torch.nn.Linear(2, 2, device='meta'))),
                 ('payload is .float31.; it must be', lambda: fuse(copy.deepcopy(layer), payload='float31')),
                 ('layout is .ring.; it must be', lambda: fuse(copy.deepcopy(layer), layout='ring'))):
             wrong(plait.ArgError, text, call)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""plait.torch on virtual hosts, which share no memory: DDP and fuse() beside one process, groups of one host and of both.
+"""plait.torch on virtual hosts, which share no memory: DDP and fuse() beside one process; groups of one host, of both.
 
 Usage: torch_hosts_test.py PLAIT_HOSTS
 """

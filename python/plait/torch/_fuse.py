@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy
@@ -40,8 +41,9 @@ class Hook:
     gradient. The fusion is made at the end of the first backward pass, and made again when DDP changes its buckets,
     which it does on all ranks in the same pass."""
 
-    def __init__(self, group: ProcessGroup, names: Dict[int, str], options: Any, kept: Any):
-        self._group, self._names, self._options, self._kept = group, names, options, kept
+    def __init__(self, group: ProcessGroup, names: Dict[int, str], options: Any, cuts: Any):
+        self._group, self._names, self._options, self._cuts = group, names, options, cuts or ()
+        self._pid = os.getpid()
         group.hooks.add(self)
         self.fusion: Optional[_Gradients] = None
         self._places: List[Tuple[str, torch.Tensor]] = []  # of DDP's buckets in the fusion
@@ -79,6 +81,8 @@ class Hook:
 
     def _end(self) -> None:
         if self.fusion is None:
+            # DDP may begin with a single bucket, which no cut fits.
+            self._options.layout.ncut = sum(cut < len(self._came) for cut in self._cuts)
             self.fusion = self._group.fusion(_Gradients, {name: flat for name, flat, _ in self._came}, self._options)
             self._places = [(name, self.fusion[name]) for name, _, _ in self._came]
             for k, (_, flat, _) in enumerate(self._came):
@@ -96,7 +100,8 @@ class Hook:
 
     def __del__(self) -> None:
         with contextlib.suppress(Error):  # a failure has been told by the pass that met it
-            self.leave()
+            if os.getpid() == self._pid:  # not the copy of a forked child, such as a DataLoader's
+                self.leave()
 
 
 def _group_of(model: DistributedDataParallel) -> ProcessGroup:
@@ -144,9 +149,9 @@ def fuse(model: torch.nn.Module, *, layout: Any = 'computed', payload: Any = Non
     group = _group_of(model)
     payload = str(payload).replace('torch.', '') if isinstance(payload, torch.dtype) else payload
     try:
-        found, kept = options_of('avg', layout, payload, round, reproducible, False, True, False, 'fuse')
+        found, cuts = options_of('avg', layout, payload, round, reproducible, False, True, False, 'fuse')
     except Error as error:
         raise meant(error) from None
-    hook = Hook(group, {id(parameter): name for name, parameter in parameters.items()}, found, kept)
+    hook = Hook(group, {id(parameter): name for name, parameter in parameters.items()}, found, cuts)
     model.register_comm_hook(None, hook.reduce)
     return model
