@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One rank of plait-perf's peer `ddp`: PyTorch's DistributedDataParallel over Gloo. Only plait-perf runs it:
+"""One rank of plait-perf's peers `gloo` and `ddp`: PyTorch's collectives over Gloo, and its DistributedDataParallel.
+Only plait-perf runs it:
 
     python3 plait-perf-ddp.py SOCKET RANK RANKS FILE
 
@@ -15,8 +16,9 @@ import time
 
 
 def refuse(why):
-    sys.exit(f"plait-perf-ddp: {why}: --peer ddp needs a python3 (this is {sys.executable}) with PyTorch and its Gloo: "
-             "pip install torch, activate the environment that has it, or set PYTHONPATH to its site-packages")
+    sys.exit(f"plait-perf-ddp: {why}: --peer gloo and ddp need a python3 (this is {sys.executable}) with PyTorch and "
+             "its Gloo: pip install torch, activate the environment that has it, or set PYTHONPATH to its "
+             "site-packages")
 
 
 try:
@@ -28,8 +30,32 @@ if not dist.is_available() or not dist.is_gloo_available():
     refuse(f"PyTorch {torch.__version__} was built without Gloo")
 
 
-def vector(address, count):
-    return torch.frombuffer((ctypes.c_float * count).from_address(address), dtype=torch.float32)
+def vector(address, count, dtype=torch.float32):
+    """A tensor in memory of the worker."""
+    size = count * torch.empty(0, dtype=dtype).element_size()
+    return torch.frombuffer((ctypes.c_byte * size).from_address(address), dtype=dtype)
+
+
+# What Gloo has in every version of PyTorch, by Plait's names.
+TYPES = {name: getattr(torch, name) for name in ("float32", "float64", "float16", "int8", "uint8", "int32", "int64")}
+OPERATORS = {"sum": dist.ReduceOp.SUM, "prod": dist.ReduceOp.PRODUCT, "min": dist.ReduceOp.MIN,
+             "max": dist.ReduceOp.MAX}
+
+
+def collective(coll, dtype, op, inplace, root, count, start, end):
+    """A function that runs it, with tensors made once: making one takes longer than a small all-reduce."""
+    dtype, n = TYPES[dtype], dist.get_world_size()
+    x = vector(start, count * (n if coll == "alltoall" else 1), dtype) if start else None
+    y = vector(end, count * (n if coll in ("alltoall", "allgather") else 1), dtype) if end else None
+    if coll in ("allreduce", "broadcast"):
+        call = dist.all_reduce if coll == "allreduce" else dist.broadcast
+        rest = (OPERATORS[op],) if coll == "allreduce" else (root,)
+        copied = not inplace and x is not None
+        return lambda: (y.copy_(x) if copied else None, call(y, *rest))
+    if coll == "allgather":
+        parts = list(y.chunk(n))
+        return lambda: dist.all_gather(parts, x)
+    return lambda: dist.all_to_all_single(y, x)
 
 
 class Model(torch.nn.Module):
@@ -91,13 +117,19 @@ class Rank:
     def __init__(self):
         self.steps = {}  # of one cell
         self.current = None
-        self.vectors = {}  # of addresses and counts: making one takes longer than a small all-reduce
+        self.collectives = {}
 
-    def allreduce(self, address, count):
-        key = address, count
-        if key not in self.vectors:
-            self.vectors[key] = vector(*key)
-        dist.all_reduce(self.vectors[key])
+    def supports(self, coll, dtype, op):
+        coll, dtype, op = (name.decode() for name in (coll, dtype, op))
+        return coll == "barrier" or (dtype in TYPES and (coll in ("broadcast", "allgather", "alltoall") or
+                                                         (coll == "allreduce" and op in OPERATORS)))
+
+    def run(self, coll, dtype, op, inplace, *rest):
+        key = (coll, dtype, op, inplace, *rest)
+        if key not in self.collectives:
+            coll, dtype, op = (name.decode() for name in (coll, dtype, op))
+            self.collectives[key] = dist.barrier if coll == "barrier" else collective(coll, dtype, op, inplace, *rest)
+        self.collectives[key]()
 
     def fuse(self, n, address, count, in_buckets, seconds, out):
         key = in_buckets, seconds
@@ -118,18 +150,20 @@ class Rank:
 
     def forget(self):
         self.steps, self.current = {}, None
-        self.vectors = {}
+        self.collectives = {}
 
 
 address, number, yes = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_bool
+text, rank_number = ctypes.c_char_p, ctypes.c_uint32
 addresses, numbers = ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64)
 
 
 class Calls(ctypes.Structure):
     _fields_ = [
         ("error", address),
-        ("allreduce", ctypes.CFUNCTYPE(yes, address, number)),
-        ("fuse", ctypes.CFUNCTYPE(yes, ctypes.c_uint32, addresses, numbers, yes, ctypes.c_double, addresses)),
+        ("supports", ctypes.CFUNCTYPE(yes, text, text, text)),
+        ("run", ctypes.CFUNCTYPE(yes, text, text, text, yes, rank_number, number, address, address)),
+        ("fuse", ctypes.CFUNCTYPE(yes, rank_number, addresses, numbers, yes, ctypes.c_double, addresses)),
         ("forward", ctypes.CFUNCTYPE(yes)),
         ("backward", ctypes.CFUNCTYPE(yes)),
         ("nbucket", ctypes.CFUNCTYPE(ctypes.c_uint32)),
@@ -157,14 +191,14 @@ def serve(where, rank):
     functions = Rank()
     calls = Calls(ctypes.addressof(error), *(kind(guarded(error, getattr(functions, name)))
                                              for name, kind in Calls._fields_[1:]))
-    about = f"PyTorch {torch.__version__}, DistributedDataParallel over Gloo"
+    about = f"PyTorch {torch.__version__} over Gloo"
     library.plait_perf_ddp.restype = yes
     return library.plait_perf_ddp(where.encode(), ctypes.c_uint32(rank), about.encode(), ctypes.byref(calls))
 
 
 def main():
     if len(sys.argv) != 5:
-        sys.exit("plait-perf-ddp.py is started by plait-perf fusion --peer ddp")
+        sys.exit("plait-perf-ddp.py is started by plait-perf --peer gloo and plait-perf fusion --peer ddp")
     where, rank, ranks, file = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=ranks)

@@ -38,7 +38,7 @@ bool ddp_launch(struct ranks *r)
     char script[4200];
 
     if (!find_beside("plait-perf-ddp.py", R_OK, script, sizeof script))
-        return complain("--peer ddp: %s is missing; build or install Plait again", script);
+        return complain("--peer gloo, ddp: %s is missing; build or install Plait again", script);
     if (!ranks_listen(r))
         return false;
     r->log_fd = memfd_create("ddp-output", MFD_CLOEXEC);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* PyTorch's DistributedDataParallel over Gloo as a peer: python3 processes that run plait-perf-ddp.py. */
+/* PyTorch over Gloo as a peer: python3 processes that run plait-perf-ddp.py. */
 #ifndef PLAIT_BENCH_LAUNCH_DDP_H
 #define PLAIT_BENCH_LAUNCH_DDP_H
 

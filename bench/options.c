@@ -99,10 +99,10 @@ static const struct option rows[] = {
     OPTION_TO(PARSED, "gradients", "WHERE", NULL,
               "fusion: where gradients lie: buckets, own (memory of their own) or both (both)",
               .parse = parse_gradients),
-    OPTION_TO(
-        PARSED, "peer", "LIST", NULL,
-        "measure beside openmpi:ob1, :ucx, :sm, :nocma, :tuned or :best (all of them); fusion: ddp, PyTorch's; commas",
-        .parse = parse_peer),
+    OPTION_TO(PARSED, "peer", "LIST", NULL,
+              "measure beside openmpi:ob1, :ucx, :sm, :nocma, :tuned or :best (all of them); PyTorch's gloo, fusion: "
+              "ddp; commas",
+              .parse = parse_peer),
     OPTION_IN(NUMBER, "rounds", "N", rounds, "turns of each library in a cell (5)", .least = 1, .most = 100),
     OPTION_IN(NUMBER, "starts", "N", starts,
               "start all ranks N times, and report medians over the starts at the end (1)", .least = 1, .most = 100),

@@ -78,7 +78,7 @@ struct options {
     const char *nodes;
     /* Peers: indices into openmpi_configs, each once. */
     uint32_t npeer, peer[MAX_PEERS];
-    bool ddp; /* PyTorch's DDP is a peer, too */
+    bool gloo, ddp; /* PyTorch's Gloo is a peer, too; in fusion, its DDP over Gloo */
     /* Files; NULL: none. */
     const char *json, *csv, *plot, *report, *tensors;
 };

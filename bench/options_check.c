@@ -161,14 +161,12 @@ static bool check_algorithm(const struct options *o, const struct collective *c)
 /* PyTorch multiplies by 1 / ranks before it sums: unless that is a power of two, the exact result is unknown. */
 static bool check_ddp(const struct options *o)
 {
-    if (!o->ddp)
-        return true;
-    if (o->launched)
-        return complain("--peer ddp: only on one machine, with ranks that plait-perf starts; leave it out under %s",
-                        o->launch.launcher);
-    return (o->nrank & (o->nrank - 1)) == 0 || complain("--peer ddp with %s %llu: its averages can be verified only "
-                                                        "for a power of two; use 2, 4 or 8 ranks",
-                                                        options_flag(o, "ranks"), (unsigned long long)o->nrank);
+    if (o->gloo)
+        return complain("--peer gloo: of whole steps PyTorch's DDP is measured, over Gloo; use --peer ddp");
+    return !o->ddp || (o->nrank & (o->nrank - 1)) == 0 ||
+           complain("--peer ddp with %s %llu: its averages can be verified only "
+                    "for a power of two; use 2, 4 or 8 ranks",
+                    options_flag(o, "ranks"), (unsigned long long)o->nrank);
 }
 
 /* fusion has its own table, of sums of float32 gradients. */
@@ -231,17 +229,17 @@ static bool check_elastic(struct options *o)
     o->bytes = o->bytes != NO_BYTES ? o->bytes : 16 << 20;
     o->nserver = o->nserver > 0 ? o->nserver : 1;
     o->modes = o->modes > 0 ? o->modes : (1u << PLAIT_NELASTIC) - 1;
-    const char *other = o->overlap            ? "--overlap"
-                        : o->tensors != NULL  ? "--tensors"
-                        : picture(o) != NULL  ? picture(o)
-                        : o->json != NULL     ? options_flag(o, "output_file")
-                        : o->csv != NULL      ? "--csv"
-                        : o->threads          ? "--as threads"
-                        : o->npeer > 0        ? "--peer"
-                        : o->aggregate > 1    ? options_flag(o, "agg_iters")
-                        : o->timeline != NULL ? options_flag(o, "timeline")
-                        : o->same_memory      ? "--memory same"
-                                              : NULL;
+    const char *other = o->overlap                          ? "--overlap"
+                        : o->tensors != NULL                ? "--tensors"
+                        : picture(o) != NULL                ? picture(o)
+                        : o->json != NULL                   ? options_flag(o, "output_file")
+                        : o->csv != NULL                    ? "--csv"
+                        : o->threads                        ? "--as threads"
+                        : o->npeer > 0 || o->gloo || o->ddp ? "--peer"
+                        : o->aggregate > 1                  ? options_flag(o, "agg_iters")
+                        : o->timeline != NULL               ? options_flag(o, "timeline")
+                        : o->same_memory                    ? "--memory same"
+                                                            : NULL;
 
     if (other != NULL)
         return complain("%s does not go with plait-perf elastic; leave it out", other);
@@ -272,8 +270,8 @@ static bool check_no_fusion(const struct options *o)
                         : o->min_elements > 0 || o->max_elements > 0 ? "--min-elements or --max-elements"
                                                                      : NULL;
     if (o->ddp)
-        return complain(
-            "--peer ddp: PyTorch's DDP has only training steps; use plait-perf fusion --tensors FILE --peer ddp");
+        return complain("--peer ddp: PyTorch's DDP has only training steps; use --peer gloo, or plait-perf fusion "
+                        "--tensors FILE --peer ddp");
     return other == NULL ||
            complain("%s is an option of plait-perf fusion: plait-perf fusion --tensors FILE %s", other, other);
 }
@@ -283,6 +281,9 @@ static bool check_launched(const struct options *o)
 {
     if (!o->launched)
         return true;
+    if (o->gloo || o->ddp)
+        return complain("--peer %s: only on one machine, with ranks that plait-perf starts; leave it out under %s",
+                        o->gloo ? "gloo" : "ddp", o->launch.launcher);
     if (o->nrank != o->launch.nrank)
         return complain("%s %llu: %s started %u ranks, which are all measured; leave it out, or set "
                         "PLAIT_LAUNCHER=none for ranks of this machine alone",

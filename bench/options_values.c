@@ -248,9 +248,7 @@ static bool parse_one_peer(struct options *o, const char *flag, const char *name
     if (strncmp(name, "openmpi:", 8) == 0)
         name += 8;
     if (strcmp(name, "gloo") == 0)
-        return complain("%s gloo: Gloo is measured only below PyTorch's DDP: plait-perf fusion --tensors FILE %s ddp; "
-                        "else use openmpi:best",
-                        flag, flag);
+        return o->gloo = true;
     if (strcmp(name, "ddp") == 0)
         return o->ddp = true;
     for (uint32_t i = 0; i < openmpi_nconfig; i++)
@@ -258,8 +256,8 @@ static bool parse_one_peer(struct options *o, const char *flag, const char *name
             return add_peer(o, i);
     if (strcmp(name, "best") != 0 && strcmp(name, "openmpi") != 0)
         return complain("%s %s: unknown peer; use openmpi:ob1, openmpi:ucx, openmpi:sm, openmpi:nocma, openmpi:tuned, "
-                        "openmpi:tcp or openmpi:best (all that suit one machine, or under a launcher several); fusion "
-                        "has ddp too",
+                        "openmpi:tcp or openmpi:best (all that suit one machine, or under a launcher several), or "
+                        "gloo, for fusion ddp",
                         flag, name);
     for (uint32_t i = 0; i < openmpi_nconfig; i++)
         if (o->launched ? openmpi_configs[i].hosts : openmpi_configs[i].machine)

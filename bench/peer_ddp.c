@@ -12,8 +12,11 @@
 /* Functions of ddp.py, which has the same list. They return false on failure, and `error` says why. */
 struct ddp_calls {
     char *error;
-    /* Sum over the ranks, in place. */
-    bool (*allreduce)(float *memory, uint64_t count);
+    /* Has Gloo this collective of this type and operator? */
+    bool (*supports)(const char *coll, const char *type, const char *op);
+    /* `count` is that of Plait's function; NULL: this rank has no such buffer. In place, `in` lies in `out`. */
+    bool (*run)(const char *coll, const char *type, const char *op, bool inplace, uint32_t root, uint64_t count,
+                void *in, void *out);
     /*
      * Prepare steps of tensors in the order in which they appear, or reuse those that were prepared. A step reads [n]
      * gradients of [n] counts at `from`, and leaves averages at [n] `to`, which is written.
@@ -28,19 +31,24 @@ struct ddp_calls {
     void (*forget)(void);
 };
 
+static const char *op_name(enum plait_op op)
+{
+    return op == PLAIT_NOP ? "" : plait_op_name(op);
+}
+
 static bool supports(void *self, const struct operation *o)
 {
-    (void)self;
-    return o->coll == PLAIT_ALLREDUCE && o->type == PLAIT_FLOAT32 && o->op == PLAIT_SUM;
+    const struct ddp_calls *c = self;
+
+    return c->supports(collective_name(o->coll), plait_dtype_name(o->type), op_name(o->op));
 }
 
 static bool run(void *self, const struct operation *o)
 {
     const struct ddp_calls *c = self;
 
-    if (!o->inplace)
-        memcpy(o->out, o->in, o->count * sizeof(float));
-    return c->allreduce(o->out, o->count);
+    return c->run(collective_name(o->coll), plait_dtype_name(o->type), op_name(o->op), o->inplace, o->root, o->count,
+                  o->in, o->out);
 }
 
 static const char *error_text(void *self)

@@ -78,7 +78,8 @@ static uint64_t ranks_here(const struct options *o)
 /* Every rank of every library has two buffers of this size. */
 static bool fits_memory(const struct options *o, uint64_t count, uint64_t width)
 {
-    const uint64_t buffers = (1 + o->npeer) * ranks_here(o) * 2, available = available_memory();
+    const uint32_t libraries = 1 + o->npeer + o->gloo;
+    const uint64_t buffers = libraries * ranks_here(o) * 2, available = available_memory();
     uint64_t bytes, needed;
 
     if (__builtin_mul_overflow(count, width, &bytes))
@@ -88,7 +89,7 @@ static bool fits_memory(const struct options *o, uint64_t count, uint64_t width)
     return needed < available / 10 * 9 ||
            complain("%llu rank%s of %u librar%s, with two buffers of %llu MiB each, need %s%llu MiB, but %llu MiB are "
                     "free; use a smaller -e, fewer --ranks or fewer peers",
-                    (unsigned long long)ranks_here(o), plural(ranks_here(o)), 1 + o->npeer, o->npeer == 0 ? "y" : "ies",
+                    (unsigned long long)ranks_here(o), plural(ranks_here(o)), libraries, libraries == 1 ? "y" : "ies",
                     (unsigned long long)bytes >> 20, needed == UINT64_MAX ? "more than " : "",
                     (unsigned long long)needed >> 20, (unsigned long long)available >> 20);
 }
@@ -143,7 +144,7 @@ static bool start_backends(struct bench *b, uint32_t ntensor, const uint64_t *co
             !ranks_greet(r, o->timeout))
             return false;
     }
-    return !o->ddp || start_ddp(b, ntensor, counts, width);
+    return !(o->gloo || o->ddp) || start_ddp(b, ntensor, counts, width);
 }
 
 /* Errors that can be found before ranks are started. */
@@ -172,7 +173,7 @@ static bool start(struct bench *b, const struct tensors *t)
     const struct options *o = b->options;
     const uint64_t bytes = o->max_bytes;
 
-    if (!o->launched && (o->npeer > 0 || o->ddp) && (o->tensors != NULL || bytes >= LARGE_BUFFER))
+    if (!o->launched && (o->npeer > 0 || o->gloo || o->ddp) && (o->tensors != NULL || bytes >= LARGE_BUFFER))
         b->taken = fragments_take(available_memory() / 4, &b->pieces);
     if (o->tensors == NULL)
         return start_backends(b, 1, &bytes, 1);

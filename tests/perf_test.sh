@@ -367,8 +367,8 @@ mistake 'needs a value' -b
 mistake '-e 4 is less than the smallest size, 8; lower that with -b,' -b 8 -e 4
 mistake 'describes 8 ranks' --nodes 4x2
 mistake 'unknown peer' --peer mpi
-mistake 'plait-perf fusion --tensors FILE --peer ddp' --peer gloo
-mistake 'plait-perf fusion --tensors FILE --peer ddp' --tensors "$tensors" --peer ddp
+mistake "of whole steps PyTorch's DDP is measured, over Gloo; use --peer ddp" $fusion --peer gloo
+mistake 'use --peer gloo, or plait-perf fusion --tensors FILE --peer ddp' --tensors "$tensors" --peer ddp
 mistake 'only for a power of two; use 2, 4 or 8 ranks' $fusion --peer ddp --ranks 3
 mistake '--help lists all' --coll foo
 mistake 'did you mean allgather' --coll all_gater
@@ -589,7 +589,11 @@ elif python3 -c 'import torch' 2>"$work/err"; then
         grep -qE "^ +float +$row " "$work/out" || fail "no row '$row': $(cat "$work/out")"
     done
     grep -q 'plait-perf: gloo.*wrong' "$work/out" && fail "DDP is wrong: $(cat "$work/out")"
-    [ -z "$(living)" ] || fail "after --peer ddp these live on: $(living)"
+    "$perf" $each --ranks 3 --peer gloo >"$work/out" 2>&1 || fail "Gloo: $(tail -5 "$work/out")"
+    # Two sizes out of place, and in place but for all-to-all; and the barrier.
+    [ "$(grep -cE '^# .* gloo [0-9.]+ \[' "$work/out")" -eq 15 ] || fail "rows of Gloo: $(cat "$work/out")"
+    grep -q 'plait-perf: gloo.*wrong' "$work/out" && fail "Gloo is wrong: $(grep 'plait-perf:' "$work/out")"
+    [ -z "$(living)" ] || fail "after --peer ddp and gloo these live on: $(living)"
 else
     echo "python3 has no PyTorch ($(tail -1 "$work/err")); its DDP is not tested"
 fi
