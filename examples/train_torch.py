@@ -19,7 +19,7 @@ from torch import multiprocessing
 
 import plait.torch  # registers the backend
 
-POINTS, STEPS = 256, 400
+POINTS, STEPS = 256, 200
 
 
 def batch(number):
@@ -46,7 +46,7 @@ def train():
         optimiser.zero_grad()
         loss.backward()  # its end has the averages of all ranks
         optimiser.step()
-        if rank == 0 and step % 100 == 0:
+        if rank == 0 and step % 50 == 0:
             print(f'step {step:3}: loss {loss.item():.4f}')
     if rank == 0:
         x, label = batch(STEPS)

@@ -177,7 +177,7 @@ def models_that_differ_are_told():
         model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 2))
         model = fuse(DDP(model, bucket_cap_mb=25 * rank, find_unused_parameters=True)) if ranks.NEW else \
             fuse(model, find_unused_parameters=rank == 1)
-        backward_wrong('(Mismatch|Failed)Error.*fuse',
+        backward_wrong('fuse: rank 0 has "tensors',
                        lambda: [model(torch.ones(1, 3)).sum().backward() for _ in range(2)])
     good(N, body)
     good(N, buckets)
