@@ -69,7 +69,7 @@ def tensors_of_other_devices_are_refused_by_every_operation():
                      lambda: group.all_to_all_single(x, y), lambda: group.alltoall([x, x], [x, y]),
                      lambda: group.send([y], 0), lambda: group.recv([y], 0)):
             wrong(plait.ArgError, r'is on meta; the backend plait takes tensors of the CPU: move it with .cpu\(\), or '
-                  r'give that device another backend: init_process_group\("cpu:plait,meta:..."\)', call)
+                  r'give such tensors a group of another backend: new_group\(backend=...\)', call)
         dist.barrier()
     good(2, body)
 

@@ -106,8 +106,6 @@ class Hook:
 
 def _group_of(model: DistributedDataParallel) -> ProcessGroup:
     group = model.process_group
-    if not isinstance(group, ProcessGroup) and hasattr(group, '_get_backend'):  # one for each device
-        group = group._get_backend(torch.device('cpu'))
     if not isinstance(group, ProcessGroup):
         raise ArgError(f'fuse: the model\'s process group has backend {group.name()}; it must be plait')
     return group

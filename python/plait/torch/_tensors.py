@@ -82,8 +82,7 @@ def fits(call: str, what: str, tensor: Any) -> None:
         raise ArgError(f'{call}: {what} is of type {type(tensor).__name__}; it must be a tensor')
     if tensor.device.type != 'cpu':
         raise ArgError(f'{call}: {what} is on {tensor.device}; the backend plait takes tensors of the CPU: move it '
-                       'with .cpu(), or give that device another backend: '
-                       f'init_process_group("cpu:plait,{tensor.device.type}:...")')
+                       'with .cpu(), or give such tensors a group of another backend: new_group(backend=...)')
     if tensor.layout != torch.strided:
         raise ArgError(f'{call}: {what} has layout {tensor.layout}; use .to_dense()')
     if tensor.dtype not in TYPES:
