@@ -33,7 +33,7 @@ FILE *file_find(const char *name, const char *suffix, const char *beside, const 
     snprintf(path, room, "%s/%s/%s.%s", own, beside, name, suffix);
     if ((f = fopen(path, "re")) != NULL)
         return f;
-    snprintf(path, room, "%s/%s.%s", installed, name, suffix);
+    snprintf(path, room, "%s/%s/%s.%s", own, installed, name, suffix);
     return fopen(path, "re");
 }
 

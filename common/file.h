@@ -11,8 +11,9 @@
 void own_folder(char *out, size_t room);
 
 /**
- * Open a file for reading: `name` itself or, if that has no folder, "name.suffix" in the folder `beside`, as seen from
- * this program's (in a build's tree), or in `installed`. path: which. NULL without a message: there is none; see errno.
+ * Open a file for reading: `name` itself or, if that has no folder, "name.suffix" in one of two folders, as seen from
+ * this program's: `beside` (in a build's tree) or `installed`. path: which. NULL without a message: there is none; see
+ * errno.
  */
 FILE *file_find(const char *name, const char *suffix, const char *beside, const char *installed, char *path,
                 size_t room);

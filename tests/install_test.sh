@@ -133,11 +133,22 @@ an_algorithm_from_outside_is_proved_and_runs() {
     compile "$source/tests/outside/star.c" "$room/star"
     "$room/star"
 }
-# The last one: nothing is left.
+a_cmake_project_finds_the_copy() {
+    cmake -S "$source/tests/install" -B "$room/cmake" -DCMAKE_PREFIX_PATH="${include%/include}" >"$room/log" 2>&1 &&
+        cmake --build "$room/cmake" >>"$room/log" 2>&1 || { cat "$room/log"; return 1; }
+    "$room/cmake/hello"
+}
+cmake_refuses_another_version() {
+    for wanted in 0.0 0.2 1.0; do
+        refuse cmake -S "$source/tests/install" -B "$room/cmake-$wanted" -DWANTED=$wanted -DCMAKE_PREFIX_PATH="${include%/include}" >"$room/log" 2>&1
+        grep -q "PlaitConfig.cmake, version: $(pkg-config --modversion plait)" "$room/log" || { cat "$room/log"; return 1; }
+    done
+}
+# The last one: nothing is left, nor a folder.
 what_was_installed_is_removed() {
     # As `ninja uninstall`, which may configure first.
     (cd "$build" && meson --internal uninstall) >"$room/log" 2>&1 || { cat "$room/log"; return 1; }
-    [ ! -d "$dest" ] || find "$dest" ! -type d | no_lines
+    [ ! -e "$dest" ] || find "$dest" | no_lines
 }
 
 run() {
@@ -165,5 +176,7 @@ run man_pages_are_installed
 run libnccl_is_in_a_folder_of_its_own
 run a_small_program_runs_against_the_copy
 run an_algorithm_from_outside_is_proved_and_runs
+run a_cmake_project_finds_the_copy
+run cmake_refuses_another_version
 run what_was_installed_is_removed
 exit $failed

@@ -166,8 +166,9 @@ static bool read_source(const char *name, struct machine_source *out)
     else if (strchr(name, ':') != NULL && strchr(name, '/') == NULL)
         out->host = read_synthetic(name, &out->wish);
     else
-        return complain("there is no machine '%s'; it must be " MACHINE_NAMES " (those that come with Plait are in %s)",
-                        name, PLAIT_MACHINES);
+        return complain("there is no machine '%s'; it must be " MACHINE_NAMES
+                        " (those that come with Plait are in share/plait/machines)",
+                        name);
     return out->host != NULL;
 }
 
