@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Data-parallel gradients from Python: processes fit one line together, each with points of its own.
 
-    pip install ./python numpy && PLAIT_LIBRARY=build/release/libplait.so.0 python3 examples/allreduce.py 4
+    pip install . && python3 examples/allreduce.py 4
 """
 import multiprocessing
 import sys

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Elastic averaging from Python: each rank trains its own network, pulled together by a centre (elastic.c in NumPy).
 
-    pip install ./python numpy && PLAIT_LIBRARY=build/release/libplait.so.0 python3 examples/elastic.py 4 sync3
+    pip install . && python3 examples/elastic.py 4 sync3
 
 It learns on which of three spirals a point lies. In the modes with servers one more process holds the centre.
 """

@@ -4,7 +4,7 @@
 
 No rank is started: the simulator runs their plans.
 
-    pip install ./python numpy && PLAIT_LIBRARY=build/release/libplait.so.0 python3 examples/simulate.py
+    pip install . && python3 examples/simulate.py
 """
 import plait
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Data-parallel training from Python: a small network learns on which of three spirals a point lies (train.c in NumPy).
 
-    pip install ./python numpy
-    PLAIT_LIBRARY=build/release/libplait.so.0 python3 examples/train.py 4 [reproducible]
+    pip install .
+    python3 examples/train.py 4 [reproducible]
 
 Gradients travel as bfloat16 while the next ones are computed. With "reproducible" those of micro-batches are added in one
 tree, which goes on over the ranks, and travel as float32: 1, 2, 4 and 8 ranks give equal bits.

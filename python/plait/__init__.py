@@ -5,10 +5,11 @@
         comm.allreduce(gradient, op="avg")               # in place; or out=
         r = comm.allreduce(x, wait=False)                # a plait.Request; r.wait() has the result
 
-Calls release the interpreter's lock, so threads can be ranks as well as processes. Set PLAIT_LIBRARY to the path of
-libplait.so where the loader does not find it.
+Calls release the interpreter's lock, so threads can be ranks as well as processes. The library is the one inside this
+package, if it has one, else the one that the loader finds; PLAIT_LIBRARY is the path of another one.
 """
 try:
+    from ._library import VERSION as __version__  # of this package; version() is the library's
     from ._library import lib as _lib
 except ImportError as _error:
     raise ImportError(str(_error)) from None  # one line, without the frames in which it was found out
@@ -23,8 +24,6 @@ from ._interrupt import watch as _watch
 from ._optim import LossScale, Optim, Part, Schedule
 from ._request import Persistent, Request, wait_all, wait_any
 from ._simulate import Forecast, Machine, Prediction, simulate, training_ready
-
-__version__ = '0.1.0'  # of this package; version() is the library's
 
 _watch()
 globals().update({c.__name__: c for c in _BY_NAME.values()})

@@ -3,7 +3,7 @@
 import ctypes
 import operator
 
-from . import _arrays, _operators
+from . import _arrays, _dlpack, _operators
 from ._errors import HARMLESS, ArgError, error_of
 from ._group import join
 from ._library import ROUNDS, SCALE_WHEN, Call, lib
@@ -166,7 +166,8 @@ class Caller:
         if rank is not None:
             arguments.append(self._rank(name, *rank))
         kind = Persistent if call.persistent else None if options.get('wait', True) else Request
-        return self._begin(name, arguments, call, Operation(self, [*arrays.values(), scale], function, result), kind)
+        return self._begin(name, arguments, call, Operation(self, [*arrays.values(), scale], function,
+                                                           _dlpack.source(result)), kind)
 
     def _begin(self, name, arguments, call, operation, kind):
         """Call plait_NAME(comm, arguments..., options). Returns its request of this kind, or without one its result."""

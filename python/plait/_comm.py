@@ -6,7 +6,7 @@ import operator
 import threading
 import warnings
 
-from . import _arrays, _elastic, _fusion, _interrupt
+from . import _arrays, _dlpack, _elastic, _fusion, _interrupt
 from ._call import FORMS, Caller, pointers, rounding
 from ._documented import document
 from ._errors import ArgError, Error
@@ -62,12 +62,14 @@ def launch():
 
 
 @document
+@_dlpack.accept
 class Comm(Caller):
     """A numbered group of ranks (processes or threads) that call collectives together.
 
     Every rank calls the same collectives in the same order. Arrays are contiguous and of one dtype: NumPy's integers
     and floats, or with dtype="bfloat16", "float8e4m3" or "float8e5m2" arrays of uint16 and uint8 with their bits.
-    Results go into the array that is given, or into `out`; each collective returns the array with its result.
+    Results go into the array that is given, or into `out`; each collective returns the array with its result. x and out
+    may be arrays of other packages in the host's memory, if they have __dlpack__() (PyTorch's tensors, bfloat16 too).
 
     help(Comm.allreduce) and so on lists the options of a call. A function as op must be associative; it runs inside
     the call, may not keep its arguments, nor call this package. In plait.group() calls return at once, and have ended

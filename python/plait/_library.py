@@ -8,6 +8,7 @@ import os
 from ctypes import CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_size_t, c_ubyte, \
     c_uint, c_uint32, c_uint64, c_void_p
 
+VERSION = '0.1.0'  # of this package
 SONAME = 'libplait.so.0'
 ROUNDS = ('default', 'once', 'hop')  # enum plait_round
 SCALE_WHEN = ('now', 'late')  # enum plait_scale_when
@@ -376,10 +377,35 @@ FUNCTIONS = {
 }
 
 
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+def _path_of(function):
+    """The file that has this function."""
+    address = ctypes.cast(function, c_void_p).value
+    with open('/proc/self/maps', encoding='utf-8', errors='replace') as maps:
+        for line in maps:
+            start, end = (int(number, 16) for number in line.split()[0].split('-'))
+            if start <= address < end:
+                return line.split(maxsplit=5)[5].rstrip()
+    return SONAME
+
+
+def _check_version(library):
+    """Structs and functions are those of a release: while the first number is 0, of its second one."""
+    found = library.plait_version().decode()
+    if found.split('.')[:2] != VERSION.split('.')[:2]:
+        raise ImportError(f'this package is Plait {VERSION} ({_FOLDER}), but the library is Plait {found} '
+                          f'({_path_of(library.plait_version)}); install both from one release'
+                          + (', or unset PLAIT_LIBRARY' if 'PLAIT_LIBRARY' in os.environ else ''))
+
+
 def _load():
+    """PLAIT_LIBRARY; else the library inside this package, as wheels have it; else the one that the loader finds."""
     path = os.environ.get('PLAIT_LIBRARY')
+    own = os.path.join(_FOLDER, '_prefix', 'lib', SONAME)
     try:
-        library = ctypes.CDLL(path or SONAME)
+        library = ctypes.CDLL(path or (own if os.path.exists(own) else SONAME))
     except OSError as error:
         if path:
             raise ImportError(f'PLAIT_LIBRARY={path!r} cannot be loaded: {error}; '
@@ -393,6 +419,8 @@ def _load():
             raise ImportError(f'{path or SONAME} has no {name}(): it is not a Plait library, or one of another '
                               'version than this package') from None
         function.restype, function.argtypes = (c_int if result is Status else result), parameters
+        if name == 'plait_version':  # the first: functions may be missing in another version
+            _check_version(library)
     return library
 
 
