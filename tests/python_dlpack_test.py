@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Arrays of other packages as buffers: by DLPack, in place, without copies."""
+import ctypes
 import gc
 import weakref
 
 import numpy
 import plait
+from plait import _dlpack
 
 try:
     import torch
@@ -34,6 +36,17 @@ class OnGpu(Other):
 
     def __dlpack__(self, **_options):
         raise AssertionError('asked for memory of a GPU')
+
+
+class Shifted(Other):
+    """An array that begins at an offset of what its struct points to, and has no strides."""
+
+    def __dlpack__(self, **_options):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        self.shape = (ctypes.c_int64 * 1)(self.array.size - 2)
+        self.struct = _dlpack.Tensor(self.array.ctypes.data, 1, 0, 1, 2, 64, 1, self.shape, None, 16)
+        return new(ctypes.addressof(self.struct), b'dltensor', None)
 
 
 def refused(call, *texts):
@@ -81,6 +94,23 @@ def an_array_lives_as_long_as_it_is_used(comm):
     assert gone() is None, 'it is kept for ever'
 
 
+def a_part_keeps_the_memory(comm):
+    array = numpy.ones(4)
+    gone = weakref.ref(array)
+    part = comm.reduce_scatter(Other(array))
+    del array
+    gc.collect()
+    assert gone() is not None and (part == 1).all()
+    del part
+    gc.collect()
+    assert gone() is None
+
+
+def an_offset_counts(comm):
+    x = Shifted(numpy.arange(6.0))
+    assert comm.allreduce(x, op='premulsum', scale=10.0) is x and x.array.tolist() == [0, 1, 20, 30, 40, 50], x.array
+
+
 def an_empty_array_is_one(comm):
     x = Other(numpy.zeros((0, 3)))
     assert comm.allreduce(x) is x
@@ -118,6 +148,7 @@ def tensors_of_pytorch_are_taken(comm):
 with plait.Comm.create(1, 0) as one:
     for test in [results_are_written_into_the_array_that_is_given, parts_and_shapes_are_those_of_the_array,
                  requests_and_persistent_calls_return_the_array, an_array_lives_as_long_as_it_is_used,
+                 a_part_keeps_the_memory, an_offset_counts,
                  an_empty_array_is_one, memory_of_a_gpu_is_refused_with_the_remedy, what_has_no_dlpack_is_named,
                  tensors_of_pytorch_are_taken]:
         print(f'[ RUN      ] {test.__name__}')
