@@ -1,0 +1,81 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Builds the wheel, and uses it where there is no compiler: in a fresh bookworm with nothing but Python, where the user is
+# root, and in a virtual environment. Slow, and needs PyPI: only with PLAIT_TEST_TIER=full.
+# Usage: wheel_test.sh SOURCE_DIR
+set -u
+source=$1
+[ "${PLAIT_TEST_TIER:-}" = full ] || { echo "skipped: a slow case; PLAIT_TEST_TIER=full runs it"; exit 77; }
+unset PYTHONPATH PLAIT_LIBRARY
+room=$(mktemp -d) || exit 1
+trap 'rm -rf --one-file-system "$room"' EXIT
+failed=0
+
+run() {
+    echo "[ RUN      ] $1"
+    (set -e; "$1") 2>&1
+    if [ $? -eq 0 ]; then
+        echo "[       OK ] $1"
+    else
+        echo "[  FAILED  ] $1"
+        failed=1
+    fi
+}
+# A Python program in the environment $1, on stdin, without any program of the system.
+python() {
+    env -i HOME="$room" PATH="$1/bin" "$1/bin/python" -
+}
+uses='
+import numpy, os, plait
+with plait.Comm.create(1, 0, plait.unique_id(tcp=True)) as comm:
+    assert (comm.allreduce(numpy.ones(4)) == 1).all()
+assert "/plait/_prefix/lib/" in plait._library._path_of(plait._library.lib.plait_version)
+machine = os.path.dirname(plait.__file__) + "/_prefix/share/plait/machines/abci.json"
+print(plait.version(), plait.simulate(plait.Machine(machine), "ring").time)
+'
+
+the_wheel_is_built_for_every_python() {
+    PLAIT_MESON_OPTIONS=-Dcuda=disabled "$source/tools/wheel"
+    wheel=$(ls "$source"/build/wheel/plait-*.whl)
+    [[ $wheel == *-py3-none-manylinux_2_*.whl ]]
+}
+it_is_installed_without_a_compiler() {
+    python3 -m venv "$room/env"
+    env -i HOME="$room" PATH="$room/env/bin" "$room/env/bin/pip" install --quiet "$source"/build/wheel/plait-*.whl
+    python "$room/env" <<<"$uses"
+}
+its_programs_run() {
+    local bin=$room/env/bin
+    env -i PATH="$bin" "$bin/plait" | grep '^Plait '
+    env -i PATH="$bin" "$bin/plait" perf --ranks 2 -b 1K -e 4K --guard off | grep 'Out of bounds values : 0 OK'
+    env -i PATH="$bin" "$bin/plait" plan simulate ring --machine abci --bytes 1M
+    # hwloc and jansson are inside.
+    env -i PATH="$bin" "$bin/plait" info --features | grep '^\(hwloc\|jansson\|libsodium\) *yes' | wc -l | grep -qx 3
+}
+a_program_is_typed() {
+    "$source/build/wheel/tools/bin/pip" install --quiet mypy
+    "$source/build/wheel/tools/bin/mypy" --strict --cache-dir="$room/mypy" --python-executable "$room/env/bin/python" \
+        "$source/tests/typed_program.py"
+    python "$room/env" <"$source/tests/typed_program.py"
+}
+it_runs_in_a_fresh_system_with_nothing_but_python() {
+    [ "$(id -u)" -eq 0 ] || { echo "skipped: a chroot needs root"; return 0; }
+    mmdebstrap --mode=root --variant=minbase --include=python3-venv,ca-certificates \
+        --customize-hook="copy-in $source/build/wheel/*.whl /root" \
+        --customize-hook='chroot "$1" python3 -m venv /root/env' \
+        --customize-hook='chroot "$1" sh -c "/root/env/bin/pip install --quiet /root/plait-*.whl"' \
+        bookworm "$room/root" http://deb.debian.org/debian >"$room/log" 2>&1 || { tail -30 "$room/log"; return 1; }
+    [ -z "$(chroot "$room/root" sh -c 'command -v cc gcc clang tcc')" ]
+    chroot "$room/root" /root/env/bin/python - <<<"$uses"
+    chroot "$room/root" /root/env/bin/plait perf --ranks 2 -b 1K -e 4K --guard off | grep 'Out of bounds values : 0 OK'
+    # What is not inside is named with the remedy.
+    chroot "$room/root" /root/env/bin/plait --features
+}
+
+run the_wheel_is_built_for_every_python
+run it_is_installed_without_a_compiler
+[ $failed -eq 0 ] || exit 1
+run its_programs_run
+run a_program_is_typed
+run it_runs_in_a_fresh_system_with_nothing_but_python
+exit $failed
