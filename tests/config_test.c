@@ -22,7 +22,8 @@ static const char *const variables[] = {
     "PLAIT_FOR_TESTS",   "PLAIT_PACE",         "PLAIT_IFNAME",         "PLAIT_LAUNCHER",
     "PLAIT_PORTS",       "PLAIT_SECRET",       "PLAIT_REQUIRE_SECRET", "PLAIT_PLUGINS",
     "PLAIT_HOSTS",       "PLAIT_REPRODUCIBLE", "PLAIT_NCCL_FUSION",    "PLAIT_NCCL_VERSION",
-    "PLAIT_CUDA_DRIVER", "PLAIT_BIND",         "PLAIT_RACK",           "PLAIT_PLANS"
+    "PLAIT_CUDA_DRIVER", "PLAIT_BIND",         "PLAIT_RACK",           "PLAIT_PLANS",
+    "PLAIT_MPI"
 };
 #define NVARIABLE (sizeof variables / sizeof variables[0])
 

@@ -125,6 +125,13 @@ libnccl_is_in_a_folder_of_its_own() {
     env -u LD_LIBRARY_PATH ldd "$lib/plait/nccl/libnccl.so.2" | grep "libplait.so.0 => $lib/plait/nccl/../../libplait.so.0"
     [ -f "$lib/plait/nccl/include/nccl.h" ]
 }
+# It has MPI's names, and needs neither MPI nor libplait before the program calls one.
+libplait_mpi_may_be_loaded_into_any_program() {
+    [ -e "$build/mpi/libplait-mpi.so" ] || return 0
+    readelf -d "$lib/libplait-mpi.so" | grep NEEDED | grep -v 'libc\.so' | no_lines
+    env -u LD_LIBRARY_PATH ldd "$lib/plait/plait-pmpi.so" | grep "libplait.so.0 => $lib/plait/../libplait.so.0"
+    LD_PRELOAD="$lib/libplait-mpi.so" true
+}
 a_small_program_runs_against_the_copy() {
     compile "$source/tests/install/hello.c" "$room/hello"
     "$room/hello"
@@ -174,6 +181,7 @@ run installed_programs_find_the_library
 run nothing_installed_names_a_folder_of_who_built_it
 run man_pages_are_installed
 run libnccl_is_in_a_folder_of_its_own
+run libplait_mpi_may_be_loaded_into_any_program
 run a_small_program_runs_against_the_copy
 run an_algorithm_from_outside_is_proved_and_runs
 run a_cmake_project_finds_the_copy

@@ -7,8 +7,8 @@ import sys
 import unittest
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
-OUTSIDE = ('algorithms', 'bench', 'common', 'cuda', 'examples', 'files', 'launchers', 'nccl', 'simulate', 'tools',
-           'topology', 'train', 'transports')
+OUTSIDE = ('algorithms', 'bench', 'common', 'cuda', 'examples', 'files', 'launchers', 'mpi', 'nccl', 'simulate',
+           'tools', 'topology', 'train', 'transports')
 SCRIPTS = ('bench', 'python/plait', 'python/plait/torch', 'tools')
 # The rooms of which tests include headers: their subjects', besides base/. Other tests see lib/ as its users do.
 SUBJECTS = {

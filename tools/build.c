@@ -22,7 +22,7 @@ static const struct {
     { "expat", "libexpat1-dev", "machines from NCCL's topology XML" },
     { "xxhash", "libxxhash-dev", "hashes of plait-train's checkpoints" },
     { "libsodium", "libsodium-dev", "comms over TCP" },
-    { "mpi", "libopenmpi-dev", "Open MPI beside Plait in plait-perf" },
+    { "mpi", "libopenmpi-dev", "libplait-mpi.so; Open MPI beside Plait in plait-perf" },
     { "pmix", "libpmix-dev", "ranks of mpirun over several hosts find each other (plait-pmix.so)" },
     { "ucx", "libucx-dev", "messages between hosts (plait-ucx.so)" },
     { "cuda", "CUDA's nvcc, or tools/nvcc,", "memory of NVIDIA GPUs (plait-cuda.so)" },

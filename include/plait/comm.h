@@ -162,6 +162,16 @@ PLAIT_API enum plait_status plait_comm_abort(struct plait_comm *comm, const char
 PLAIT_API void plait_interrupt_set(int (*interrupted)(void));
 
 /**
+ * Let another library of the program make progress while this thread waits in a call of this one. Else two libraries
+ * can wait for each other: a rank that waits here may have to answer, in MPI, a rank that has not come here yet.
+ *
+ * idle    called while a call waits, after it has spun: every few yields, and before each sleep, which lasts 1 ms at
+ *         most if another rank is awaited. NULL: none, as at first. It may call the library, but nothing that waits
+ * Thread: any; the setting applies to this thread alone
+ */
+PLAIT_API void plait_idle_set(void (*idle)(void));
+
+/**
  * State of a comm: still in asynchronous creation, ready, or failed on this rank or another?
  *
  * Result: PLAIT_IN_PROGRESS while it is created; PLAIT_OK; else the error with which creation ended or the comm failed

@@ -61,6 +61,7 @@ struct plait_config {
 
     struct plait_ports ports; /* PLAIT_PORTS  TCP ports on which rank 0 of a comm may listen, 20000-29999 */
 
+    int mpi;                       /* PLAIT_MPI          on, off or report; read by mpi/ likewise */
     size_t nccl_fusion;            /* PLAIT_NCCL_FUSION  bytes; read by nccl/ through plait_config_get() */
     char nccl_version[PLAIT_NAME]; /* PLAIT_NCCL_VERSION "2.32.3"; likewise */
 
@@ -98,7 +99,7 @@ struct plait_config_row {
     bool secret; /* never print the value */
 };
 
-#define PLAIT_NSETTING 31
+#define PLAIT_NSETTING 32
 extern const struct plait_config_row plait_config_rows[PLAIT_NSETTING];
 
 #endif

@@ -70,6 +70,11 @@ static const char *parse_bind(const char *text, void *field)
     return find_word("none, core, cache or package", text, field, NULL); /* enum plait_bind */
 }
 
+static const char *parse_mpi(const char *text, void *field)
+{
+    return find_word("on, off or report", text, field, NULL);
+}
+
 static const char *parse_isa(const char *text, void *field) /* which is "" before, here and below */
 {
     return *text != '\0' ? find_word("scalar, avx2 or avx512", text, NULL, field) : NULL;
@@ -238,6 +243,10 @@ const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_LOG_FILE", "",
       "file that log lines are added to, with %h for the host and %p for the process; empty: stderr", FIELD(log_file),
       parse_path },
+    { "PLAIT_MPI", "on",
+      "libplait-mpi.so, equal on all ranks; off: all collectives run in MPI; report: on, and rank 0 shows at the end "
+      "which calls ran where",
+      FIELD(mpi), parse_mpi },
     { "PLAIT_NCCL_FUSION", "4M",
       "libnccl.so.2: bytes up to which the all-reduces of a group become one operation, equal on all ranks; 0: no "
       "fusion",

@@ -5,12 +5,16 @@
 
 #include <plait/comm.h>
 
+#include <errno.h>
+
 #define ASK_EVERY 0.1 /* seconds: the callback may wait milliseconds for an interpreter's lock (GIL) */
 
 static _Thread_local int (*asks)(void);
 static _Thread_local const atomic_bool *follows;
 static _Thread_local bool asking; /* inside the callback, which may call the library */
 static _Thread_local double last;
+static _Thread_local void (*idles)(void);
+static _Thread_local bool idling; /* inside that callback */
 
 void plait_interrupt_set(int (*interrupted)(void))
 {
@@ -36,4 +40,20 @@ bool plait_interrupted(void)
     asking = false;
     last = plait_clock();
     return ends;
+}
+
+void plait_idle_set(void (*idle)(void))
+{
+    idles = idle;
+}
+
+void plait_idle(void)
+{
+    if (idles == NULL || idling)
+        return;
+    const int saved = errno;
+    idling = true;
+    idles();
+    idling = false;
+    errno = saved;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ending a thread's waits from outside: plait_interrupt_set(). */
+/* What the program does while a thread waits: plait_interrupt_set() ends the wait, plait_idle_set() adds work. */
 #ifndef PLAIT_LIB_BASE_INTERRUPT_H
 #define PLAIT_LIB_BASE_INTERRUPT_H
 
@@ -13,6 +13,9 @@
  * true the wait makes the comm fail, which ends all other waits for that comm.
  */
 bool plait_interrupted(void);
+
+/* Called by waits after the spin, before they yield or sleep: runs the program's other work. Keeps errno. */
+void plait_idle(void);
 
 /* For a helper thread: this thread's waits end when the flag is set, instead of by the callback. NULL: no longer. */
 void plait_interrupt_follow(const atomic_bool *flag);

@@ -170,6 +170,7 @@ static void idle(struct plait_spinner *spinner, uint32_t spins)
         return;
     }
     plait_spinner_tick(spinner, plait_clock());
+    plait_idle();
     if (spinner->sleepy)
         sleep_on_all(spinner, PLAIT_SLEEP_NS);
     else

@@ -41,6 +41,7 @@ static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w
         if (plait_interrupted())
             return plait_comm_fail(comm, PLAIT_ERR_FAILED, PLAIT_INTERRUPTED);
         plait_spinner_tick(s, now);
+        plait_idle();
     }
     if (s->sleepy && !moved) {
         doze(comm, w);

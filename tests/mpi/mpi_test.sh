@@ -1,0 +1,91 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# MPI programs under libplait-mpi.so, on this host and on virtual ones, and programs without MPI.
+# Usage: mpi_test.sh LIBPLAIT_MPI RANKS PLAIT_HOSTS
+set -u
+library=$(realpath "$1") ranks=$(realpath "$2") hosts=$(realpath "$3")
+out=$(mktemp) || exit 1
+trap 'rm -f "$out"' EXIT
+failed=0
+skipped=0
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export PLAIT_CALIBRATE=0 # no subject here, and tens of ms of every process
+unset PLAIT_MPI $(env | sed -n 's/^\(OMPI_COMM_[A-Z_]*\|PMIX_[A-Z_]*\)=.*/\1/p')
+
+# mpi STATUS N [-x NAME=VALUE ...] MODE: the program under the library. STATUS: 0, or x for any other.
+mpi() {
+    local status=$1 n=$2 got
+    shift 2
+    timeout 60 mpirun --oversubscribe -n "$n" -x LD_PRELOAD="$library" "${@:1:$#-1}" "$ranks" "${!#}" >"$out" 2>&1 </dev/null
+    got=$?
+    [ $got -eq 124 ] && status=never
+    [ $got -eq "$status" ] 2>/dev/null || { [ "$status" = x ] && [ $got -ne 0 ]; } || show "$* on $n ranks: exit status $got"
+}
+show() {
+    echo "FAILED: $1"
+    tail -n 40 "$out"
+    failed=1
+    return 1
+}
+# has COUNT PATTERN: that many lines like it; +: at least one.
+has() {
+    local n
+    n=$(grep -c -E -e "$2" "$out")
+    [ "$n" = "$1" ] || { [ "$1" = + ] && [ "$n" -gt 0 ]; } || show "$n lines like '$2', not $1"
+}
+
+every_collective_equals_that_of_mpi() {
+    mpi 0 4 -x PLAIT_MPI=report collectives && has 28 'MPI_[A-Z].* on Plait$' &&
+        has 8 'MPI_(A|R|Ia|Ir)[a-z]*educe.* in MPI: operator or type' && has 0 'could not make'
+    mpi 0 3 collectives
+}
+ranks_wait_in_one_library_and_answer_in_the_other() {
+    mpi 0 3 progress
+}
+threads_have_communicators_of_their_own() {
+    mpi 0 3 -x PLAIT_MPI=report threads && has 1 'MPI_Allreduce +2700 on Plait' && has 1 'MPI_Iallreduce +2700 on Plait'
+}
+communicators_with_spawned_ranks_stay_in_mpi() {
+    mpi 0 2 -x PLAIT_MPI=report spawn && has 2 'MPI_Allreduce +6 on Plait' && has 2 'MPI_Allreduce +6 in MPI: intercomm' &&
+        has 2 'MPI_Allreduce +6 in MPI: communicator with ranks outside' && has 2 'MPI_Barrier +6 in MPI: intercomm'
+}
+a_dead_rank_is_an_error_with_a_text() {
+    mpi x 3 killed && has + 'rank [02]: code wrong, class own: MPI_Allreduce: .*rank 1 \(process [0-9]+\) died'
+}
+a_rank_that_differs_is_named_on_all() {
+    mpi 0 3 errors && has 3 '^rank [0-2]: MPI_Allreduce: .*count is [12] on rank [0-2] and [12] on rank [0-2]'
+}
+off_is_off() {
+    mpi 0 2 -x PLAIT_MPI=off progress && has 0 plait
+}
+wrong_settings_are_named() {
+    mpi x 2 -x PLAIT_MPI=yes progress && has + "PLAIT_MPI='yes' .*: allowed is on, off or report"
+    timeout 60 mpirun --oversubscribe -x LD_PRELOAD="$library" -x PLAIT_MPI=off -n 1 "$ranks" progress : \
+        -x LD_PRELOAD="$library" -n 1 "$ranks" progress >"$out" 2>&1 </dev/null && show "differing PLAIT_MPI"
+    has + 'PLAIT_MPI differs between ranks'
+}
+programs_without_mpi_are_left_alone() {
+    local program
+    for program in true "ls /" "bash -c true" "python3 -c print()"; do
+        LD_PRELOAD=$library LD_BIND_NOW=1 $program >"$out" 2>&1 || show "$program: exit status $?"
+        has 0 'plait|MPI|error'
+    done
+    LD_PRELOAD=$library cat /proc/self/maps >"$out" && has + 'libplait-mpi\.so' && has 0 'libmpi\.so|libplait\.so'
+}
+over_hosts() {
+    if [ "$(id -u)" -ne 0 ] || ! unshare -n true 2>/dev/null; then
+        echo "skipped: virtual hosts need root"
+        skipped=1
+        return
+    fi
+    timeout 100 "$hosts" 2 --ranks 1+0 -- mpirun --bind-to none -H host0:2,host1:2 -x LD_PRELOAD="$library" -x PLAIT_MPI=report \
+        -x PLAIT_CALIBRATE=0 "$ranks" progress >"$out" 2>&1 </dev/null || show "over hosts: exit status $?"
+    has 1 'MPI_Allreduce +12 on Plait' && has 0 'could not make'
+}
+
+for name in $(declare -F | sed -n 's/^declare -f //p' | grep _); do
+    echo "[ RUN ] $name"
+    "$name"
+done
+[ $failed -eq 0 ] && [ $skipped -eq 1 ] && exit 77
+exit $failed
