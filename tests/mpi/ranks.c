@@ -101,7 +101,7 @@ static char *sent, *received[2]; /* received: by Plait, by MPI */
 static void fill(char *at, MPI_Datatype type, unsigned seed)
 {
     for (size_t i = 0; i < ROOM / 16; i++) {
-        const int x = 1 + (int)((i + seed) % 3);
+        const int x = 1 + (int)((((unsigned)i + 1) * (seed + 3) * 2654435761u >> 20) % 3);
         if (type == MPI_FLOAT || type == MPI_C_FLOAT_COMPLEX)
             ((float *)(void *)at)[i] = (float)x;
         else if (type == MPI_DOUBLE || type == MPI_C_DOUBLE_COMPLEX)
@@ -262,7 +262,7 @@ static int part(int from, int to, int n) /* pairs from one rank to another */
 /* Parts in the reverse order, with gaps. */
 static void place(int *counts, int *places, const struct kind *k, int n, int to_me)
 {
-    int at = 3;
+    int at = -2; /* buffers begin 64 bytes after their memory */
 
     for (int r = nrank - 1; r >= 0; r--) {
         counts[r] = k->times * (to_me == 2 ? part(r, 0, n) : to_me ? part(r, rank, n) : part(rank, r, n));
