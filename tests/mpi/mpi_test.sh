@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # MPI programs under libplait-mpi.so, on this host and on virtual ones, and programs without MPI.
-# Usage: mpi_test.sh LIBPLAIT_MPI RANKS PLAIT_HOSTS
+# Usage: mpi_test.sh LIBPLAIT_MPI RANKS PLAIT_HOSTS OTHER_MPI
 set -u
-library=$(realpath "$1") ranks=$(realpath "$2") hosts=$(realpath "$3")
+library=$(realpath "$1") ranks=$(realpath "$2") hosts=$(realpath "$3") other=$(realpath "$4")
 out=$(mktemp) || exit 1
 trap 'rm -f "$out"' EXIT
 failed=0
@@ -71,6 +71,15 @@ programs_without_mpi_are_left_alone() {
         has 0 'plait|MPI|error'
     done
     LD_PRELOAD=$library cat /proc/self/maps >"$out" && has + 'libplait-mpi\.so' && has 0 'libmpi\.so|libplait\.so'
+}
+a_program_with_another_mpi_runs_there() {
+    LD_PRELOAD=$library "$other" >"$out" 2>&1 || show "another MPI: exit status $?"
+    has 1 'compiled for .*this program has another MPI' && has 1 '^code 7, sum 3456$'
+}
+without_a_comm_of_plait_all_stay_in_mpi() {
+    timeout 60 mpirun --oversubscribe -x PLAIT_MPI=report -x LD_PRELOAD="$library" -n 1 -x PLAIT_SLICE=64K "$ranks" progress : \
+        -x PLAIT_MPI=report -x LD_PRELOAD="$library" -n 2 "$ranks" progress >"$out" 2>&1 </dev/null || show "exit status $?"
+    has 1 'warn: an MPI communicator of 3 ranks stays in MPI: .*PLAIT_SLICE' && has 1 'MPI_Allreduce +9 in MPI: Plait could not make'
 }
 over_hosts() {
     if [ "$(id -u)" -ne 0 ] || ! unshare -n true 2>/dev/null; then
