@@ -355,6 +355,8 @@ static void all_moves(int every)
 
 /* ---- Modes ------------------------------------------------------------------------------------------------------ */
 
+static int thin = 1; /* only one of so many */
+
 static void collectives(void)
 {
     const MPI_Datatype all_types[] = { MPI_INT,      MPI_FLOAT,           MPI_DOUBLE,           MPI_LONG,
@@ -375,8 +377,8 @@ static void collectives(void)
     for (int i = 0; i < 5; i++) {
         use(comms[i]);
         MPI_Barrier(comm);
-        all_reductions(i > 0 ? 8 : 2);
-        all_moves(i > 0 ? 5 : 1);
+        all_reductions((i > 0 ? 8 : 2) * thin);
+        all_moves((i > 0 ? 5 : 1) * thin);
     }
     MPI_Comm_compare(back, copy, &same_as);
     MPI_Comm_compare(MPI_COMM_WORLD, back, &before);
@@ -393,7 +395,7 @@ static void collectives(void)
         fail("the sum on a freed communicator", sum, nrank);
     MPI_Comm_free(&back);
     MPI_Comm_free(&part);
-    for (int i = 0; i < 100; i++) { /* handles are used again */
+    for (int i = 0; i < 100 / thin; i++) { /* handles are used again */
         MPI_Comm_split(MPI_COMM_WORLD, me % 2, i % 2 ? me : -me, &part);
         if (i % 10 == 0)
             MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, part);
@@ -401,6 +403,12 @@ static void collectives(void)
     }
     for (int i = 0; i < NPAIR; i++)
         MPI_Type_free(&pairs[i]);
+}
+
+static void few(void)
+{
+    thin = 20;
+    collectives();
 }
 
 /* A rank waits in one library, and its answer to another rank is in the other. */
@@ -567,12 +575,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } modes[] = { { "collectives", collectives },
-                  { "progress", progress },
-                  { "threads", threads },
-                  { "killed", killed },
-                  { "spawn", spawn },
-                  { "errors", errors } };
+    } modes[] = { { "collectives", collectives }, { "few", few },     { "progress", progress }, { "threads", threads },
+                  { "killed", killed },           { "spawn", spawn }, { "errors", errors } };
     int provided;
 
     MPI_Init_thread(&argc, &argv, argc > 1 && strcmp(argv[1], "threads") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
