@@ -5,6 +5,7 @@
  */
 #include "specs.h"
 #include "unit_ranks.h"
+#include "until.h"
 #include "values.h"
 
 #include <plait/memory.h>
@@ -12,6 +13,7 @@
 #include <plait/request.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -230,9 +232,40 @@ static int a_second_thread_in_a_comm_is_refused_and_the_first_goes_on(struct pla
     return 0;
 }
 
+static _Atomic int nidle[2];
+static _Thread_local int turn;
+
+static void count_idle(void)
+{
+    atomic_fetch_add(&nidle[turn], 1);
+}
+
+/* The other rank comes when this has been called some times, in a blocking call and in the wait for a request. */
+static int a_wait_calls_the_function_of_plait_idle_set(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    for (turn = 0; turn < 2; turn++) {
+        struct plait_request *request = NULL;
+        struct plait_call call = PLAIT_CALL_DEFAULT;
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+        if (rank == 1) {
+            CHECK(comes_true(atomic_load(&nidle[turn]) > 20, 60));
+            CHECK(plait_barrier(*comm, NULL) == PLAIT_OK && plait_barrier(*comm, NULL) == PLAIT_OK);
+            continue;
+        }
+        call.request = turn == 1 ? &request : NULL;
+        plait_idle_set(count_idle);
+        CHECK(plait_barrier(*comm, &call) == PLAIT_OK && plait_wait(&request) == PLAIT_OK);
+        plait_idle_set(NULL);
+        const int n = atomic_load(&nidle[turn]);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK && atomic_load(&nidle[turn]) == n);
+    }
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        test_of_ranks(a_wait_calls_the_function_of_plait_idle_set, 1, 2),
         test_of_ranks(a_second_thread_in_a_comm_is_refused_and_the_first_goes_on, 1, 2),
         cmocka_unit_test(every_algorithm_between_threads),
         test_of_ranks(eager_operations_between_threads, 1, 4, .limit = 300),

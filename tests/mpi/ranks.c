@@ -393,6 +393,10 @@ static void collectives(void)
     use(back);
     if (sum != nrank)
         fail("the sum on a freed communicator", sum, nrank);
+    MPI_Ibarrier(back, &request); /* Open MPI's own cannot be freed */
+    MPI_Request_free(&request);
+    if (request != MPI_REQUEST_NULL)
+        fail("a request after MPI_Request_free()", 0, 0);
     MPI_Comm_free(&back);
     MPI_Comm_free(&part);
     for (int i = 0; i < 100 / thin; i++) { /* handles are used again */
