@@ -13,7 +13,7 @@ import sys
 source, build = map(pathlib.Path, sys.argv[1:])
 debian = source / 'debian'
 # What its rules leave out, since Debian lacks what it needs.
-LEFT_OUT = ('*/plait-train', '*/plait-train.1', '*/plait/onednn/*', '*/libdnnl.so.3', '*/plait-cuda.so', '*/libplait-mpi*')
+LEFT_OUT = ('*/plait-train', '*/plait-train.1', '*/plait/onednn/*', '*/libdnnl.so.3', '*/plait-cuda.so')
 
 
 def introspect(what):

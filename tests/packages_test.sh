@@ -73,7 +73,7 @@ assert [e.value for e in entry_points(group=\"torch.distributed.backends\")] == 
         plait --version'
 }
 they_are_removed_without_a_rest() {
-    there 'apt-get -q -y purge libplait0 libplait-dev plait-tools libplait-nccl python3-plait >/dev/null
+    there 'apt-get -q -y purge libplait0 libplait-dev plait-tools libplait-nccl libplait-mpi python3-plait >/dev/null
            find / -xdev \( -path /debs -o -path /root -o -path /proc -o -path /var/log \) -prune -o -iname "*plait*" -print | { ! grep .; }'
 }
 

@@ -99,7 +99,9 @@ def shorter(command):
     if re.search(r'\bplait-perf\b', command) and '--cut' not in command:
         return command + ' -n 1 -w 0 --rounds 1' + ('' if '--tensors' in command else ' -b 1K -e 16K -f 16')
     if 'plait-tune' in command:
-        return command + ' --seconds 2'
+        return command + ' --seconds 1'
+    if 'simulate' in command and '--bytes 64M' in command:
+        return command.replace('--bytes 64M', '--bytes 4M')
     if 'plait-train make-data' in command:
         return command + ' --classes 2 --train-images 16 --val-images 4'
     if re.search(r'plait-train (?!plot|--)', command):
@@ -167,7 +169,7 @@ def main():
     environment = {k: v for k, v in os.environ.items() if not k.startswith('PLAIT_')}
     environment['OMPI_ALLOW_RUN_AS_ROOT'] = environment['OMPI_ALLOW_RUN_AS_ROOT_CONFIRM'] = '1'
     environment['PYTHONPATH'] = f'{source}/python'
-    environment['PATH'] = f'{programs}:{environment["PATH"]}'
+    environment['PATH'] = f'{programs}:{pathlib.Path(sys.executable).parent}:{environment["PATH"]}'
     environment['PYTHONUSERBASE'] = site.getuserbase()
     environment['HOME'] = str(install(room / 'home'))
     environment['PKG_CONFIG_PATH'] = f'{room}/home/plait/lib/pkgconfig'
