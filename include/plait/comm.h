@@ -165,8 +165,8 @@ PLAIT_API void plait_interrupt_set(int (*interrupted)(void));
  * Let another library of the program make progress while this thread waits in a call of this one. Else two libraries
  * can wait for each other: a rank that waits here may have to answer, in MPI, a rank that has not come here yet.
  *
- * idle    called while a call waits, after it has spun: every few yields, and before each sleep, which lasts 1 ms at
- *         most if another rank is awaited. NULL: none, as at first. It may call the library, but nothing that waits
+ * idle    called while a call waits, after it has spun: every few yields. The wait does not sleep then, so it uses its
+ *         processor as MPI's waits do. NULL: none, as at first. It may call the library, but nothing that waits
  * Thread: any; the setting applies to this thread alone
  */
 PLAIT_API void plait_idle_set(void (*idle)(void));

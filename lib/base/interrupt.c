@@ -47,13 +47,14 @@ void plait_idle_set(void (*idle)(void))
     idles = idle;
 }
 
-void plait_idle(void)
+bool plait_idle(void)
 {
     if (idles == NULL || idling)
-        return;
+        return false;
     const int saved = errno;
     idling = true;
     idles();
     idling = false;
     errno = saved;
+    return true;
 }

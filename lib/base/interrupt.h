@@ -14,8 +14,11 @@
  */
 bool plait_interrupted(void);
 
-/* Called by waits after the spin, before they yield or sleep: runs the program's other work. Keeps errno. */
-void plait_idle(void);
+/*
+ * Called by waits after the spin: runs the program's other work, if it has some. Then the wait yields instead of sleeping,
+ * as that work may take many calls. Keeps errno.
+ */
+bool plait_idle(void);
 
 /* For a helper thread: this thread's waits end when the flag is set, instead of by the callback. NULL: no longer. */
 void plait_interrupt_follow(const atomic_bool *flag);

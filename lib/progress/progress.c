@@ -170,8 +170,8 @@ static void idle(struct plait_spinner *spinner, uint32_t spins)
         return;
     }
     plait_spinner_tick(spinner, plait_clock());
-    plait_idle();
-    if (spinner->sleepy)
+    const bool works = plait_idle();
+    if (spinner->sleepy && !works)
         sleep_on_all(spinner, PLAIT_SLEEP_NS);
     else
         sched_yield();

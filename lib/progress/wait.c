@@ -26,7 +26,7 @@ static void doze(struct plait_comm *comm, struct plait_wait *w)
 static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w)
 {
     struct plait_spinner *s = &w->spinner;
-    const bool moved = plait_progress(); /* the awaited rank may wait for another comm of this process */
+    bool moved = plait_progress(); /* the awaited rank may wait for another comm of this process */
 
     if (s->turns < plait_spins(comm)) {
         s->turns++;
@@ -41,7 +41,7 @@ static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w
         if (plait_interrupted())
             return plait_comm_fail(comm, PLAIT_ERR_FAILED, PLAIT_INTERRUPTED);
         plait_spinner_tick(s, now);
-        plait_idle();
+        moved |= plait_idle();
     }
     if (s->sleepy && !moved) {
         doze(comm, w);
