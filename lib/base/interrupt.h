@@ -15,8 +15,8 @@
 bool plait_interrupted(void);
 
 /*
- * Called by waits after the spin: runs the program's other work, if it has some. Then the wait yields instead of sleeping,
- * as that work may take many calls. Keeps errno.
+ * Called by waits after the spin: runs the program's other work, if it has some. The wait then yields instead of
+ * sleeping, as that work may take many calls. Keeps errno.
  */
 bool plait_idle(void);
 
