@@ -44,6 +44,16 @@ the_wheel_is_built_for_every_python() {
     wheel=$(ls "$source"/build/wheel/plait-*.whl)
     [[ $wheel == *-py3-none-manylinux_2_*.whl ]]
 }
+it_needs_no_newer_glibc_than_the_docs_say() {
+    local wheel needs has
+    wheel=$(ls "$source"/build/wheel/plait-*.whl)
+    needs=$(sed 's/.*-manylinux_2_\([0-9]*\)_x86_64\.whl$/\1/' <<<"$wheel")
+    has=$(getconf GNU_LIBC_VERSION | sed 's/^glibc 2\.//')
+    echo "it needs glibc 2.$needs; this system has 2.$has"
+    [ "$needs" -le "$has" ]
+    # Newer systems' compilers name newer functions.
+    [ "$has" -gt 36 ] || grep -q "built on Debian 12 needs glibc 2\.$needs:" "$source/docs/install.md"
+}
 it_is_installed_without_a_compiler() {
     python3 -m venv "$room/env"
     env -i HOME="$room" PATH="$room/env/bin" "$room/env/bin/pip" install --quiet "$source"/build/wheel/plait-*.whl
@@ -81,6 +91,7 @@ it_runs_in_a_fresh_system_with_nothing_but_python() {
 }
 
 run the_wheel_is_built_for_every_python
+run it_needs_no_newer_glibc_than_the_docs_say
 run it_is_installed_without_a_compiler
 [ $failed -eq 0 ] || exit 1
 run its_programs_run

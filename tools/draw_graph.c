@@ -204,7 +204,7 @@ static void draw_arc(FILE *f, const struct graph *g, uint32_t from, uint32_t to,
     fputs("</title></path>\n", f);
     if (!arrows)
         return;
-    const double far = hypot(ex - x, ey - y) + 1e-9, dx = (ex - x) / far, dy = (ey - y) / far;
+    const double far = sqrt((ex - x) * (ex - x) + (ey - y) * (ey - y)) + 1e-9, dx = (ex - x) / far, dy = (ey - y) / far;
     const double w = wide / 2 + fmin(4, 0.15 * g->wide * RADIUS), tip = w - 2;
     fprintf(f, "<path class=\"f%u\" d=\"M%.1f %.1fL%.1f %.1fL%.1f %.1fz\"/>\n", draw_level_colour(joined(g, from, to)),
             ex + tip * dx, ey + tip * dy, ex - w * dx - w * dy, ey - w * dy + w * dx, ex - w * dx + w * dy,
