@@ -28,6 +28,7 @@ there() {
 }
 
 the_packages_are_built_without_lintian_errors() {
+    command -v lintian || { echo "lintian is missing: run tools/setup"; return 1; }
     "$source/tools/packages"
 }
 they_are_installed_into_a_fresh_system() {
