@@ -35,7 +35,7 @@ they_are_installed_into_a_fresh_system() {
     mkdir "$room/debs"
     cp "$source"/build/packages/*.deb "$room/debs"
     rm -f "$room"/debs/*dbgsym*
-    mmdebstrap --mode=root --variant=minbase --include=gcc,libc6-dev,make,pkg-config,cmake,python3 \
+    mmdebstrap --mode=root --variant=minbase --include=gcc,libc6-dev,make,pkg-config,cmake,python3,openmpi-bin \
         --customize-hook="copy-in $room/debs /" \
         --customize-hook='chroot "$1" sh -c "apt-get -q -y --install-recommends install /debs/*.deb"' \
         bookworm "$room/root" http://deb.debian.org/debian >"$room/log" 2>&1 || { tail -30 "$room/log"; return 1; }
@@ -62,6 +62,14 @@ libnccl_finds_the_library() {
     there 'cd /usr/lib/*/plait/nccl; ldd libnccl.so.2 | grep libplait.so.0.*=\>.*/libplait.so.0
            python3 -c "import ctypes; ctypes.CDLL(\"$PWD/libnccl.so.2\").ncclGetErrorString"'
 }
+# By the package's name alone, and compiled outside: the fresh system has no compiler of MPI.
+a_program_of_mpi_runs_on_plait() {
+    cc -O1 -D_GNU_SOURCE -pthread "$source/tests/mpi/ranks.c" -o "$room/root/root/ranks" $(pkg-config --cflags --libs ompi-c)
+    there 'timeout 60 mpirun --allow-run-as-root --oversubscribe -n 2 -x LD_PRELOAD=libplait-mpi.so -x PLAIT_MPI=report \
+               /root/ranks progress >/root/report 2>&1 </dev/null || { tail -n 40 /root/report; exit 1; }
+           grep "MPI_Allreduce  *[1-9][0-9]* on Plait" /root/report || { cat /root/report; exit 1; }
+           { ! grep "could not make" /root/report; }'
+}
 python_has_the_package() {
     there 'python3 -c "
 import numpy, plait
@@ -86,6 +94,7 @@ run a_program_is_compiled_by_cmake
 run the_programs_run
 run the_plug_ins_load
 run libnccl_finds_the_library
+run a_program_of_mpi_runs_on_plait
 run python_has_the_package
 run they_are_removed_without_a_rest
 exit $failed
