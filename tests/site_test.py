@@ -4,6 +4,7 @@
 Usage: site_test.py SOURCE_FOLDER HEADER_FOLDER ...
 """
 import html
+import os
 import pathlib
 import re
 import shutil
@@ -55,6 +56,22 @@ def every_page_and_picture_is_there():
         assert (site / picture).is_file(), picture
 
 
+def other_words_of_doxygen_are_an_error():
+    """By a Doxygen that makes two pages, each time without one of the words."""
+    words = re.findall("^reword .*?html '(.*?)'", (source / 'tools/site').read_text(encoding='utf-8'), re.M)
+    assert len(words) == 4, words
+    with tempfile.TemporaryDirectory() as room:
+        fake = pathlib.Path(room, 'doxygen')
+        fake.write_text('#!/bin/sh\ncd "$(sed -n \'s/OUTPUT_DIRECTORY = "\\(.*\\)"/\\1/p\')" && '
+                        'echo "$WORDS" | tee files.html >pages.html\n', encoding='utf-8')
+        fake.chmod(0o755)
+        for word in words:
+            env = {**os.environ, 'PATH': f'{room}:{os.environ["PATH"]}', 'WORDS': ' '.join(w for w in words if w != word)}
+            done = subprocess.run([source / 'tools/site', f'{room}/site'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True, check=False, env=env)
+            assert done.returncode == 1 and f"html has no '{word}'" in done.stdout, done.stdout
+
+
 def a_dead_link_is_found():
     page = site / 'install.html'
     for wrong, what in ('href="nowhere.html"', 'no such file'), ('href="index.html#nowhere"', 'no such place'), \
@@ -69,6 +86,7 @@ def a_dead_link_is_found():
 
 try:
     sentences.run([it_is_made_without_warnings_and_dead_links, every_function_is_documented_with_its_comment,
-                   every_enumerator_of_a_list_is_there, every_page_and_picture_is_there, a_dead_link_is_found])
+                   every_enumerator_of_a_list_is_there, every_page_and_picture_is_there,
+                   other_words_of_doxygen_are_an_error, a_dead_link_is_found])
 finally:
     shutil.rmtree(site)
