@@ -186,38 +186,46 @@ void plait_mpi_call_close(struct plait_mpi_call *c, enum plait_status status)
 
 int plait_mpi_call_give_up(struct plait_mpi_call *c, const char *text)
 {
-    char all[300];
+    char all[1200];
 
+    plait_mpi_call_drop(c);
     snprintf(all, sizeof all, "%s: %s", name_of(c), text);
+    plait_log_write(PLAIT_LOG_ERROR, all);
     plait_comm_abort(c->comm->plait, all);
-    return plait_mpi_error(c->comm->mpi, all);
+    return plait_mpi_handle(c->comm->mpi, plait_mpi_code(all));
+}
+
+/*
+ * The end of a call that has no request. What Plait refuses leaves its comm as it was, and this rank's later calls would
+ * be taken for the others' earlier ones: so the comm fails.
+ */
+static int end(struct plait_mpi_call *c, enum plait_status status)
+{
+    if (status != PLAIT_OK && status > PLAIT_ERR_PEER)
+        return plait_mpi_call_give_up(c, plait_last_error());
+    plait_mpi_call_close(c, status);
+    return c->code == MPI_SUCCESS ? MPI_SUCCESS : plait_mpi_handle(c->comm->mpi, c->code);
 }
 
 int plait_mpi_call_run(struct plait_mpi_call *c, MPI_Request *request)
 {
     struct plait_call options = PLAIT_CALL_DEFAULT;
-    struct plait_mpi_call *kept = NULL;
-    const MPI_Comm mpi = c->comm->mpi;
+    struct plait_mpi_call *kept;
     enum plait_status status;
 
-    if (request != NULL && (kept = malloc(sizeof *kept)) == NULL) {
-        plait_mpi_call_drop(c);
-        return plait_mpi_call_give_up(c, "out of memory for a request");
-    }
-    if (kept == NULL) {
+    if (request == NULL) {
         plait_mpi_enter();
         status = run(c, NULL);
         plait_mpi_leave();
-        plait_mpi_call_close(c, status);
-        return c->code == MPI_SUCCESS ? MPI_SUCCESS : plait_mpi_handle(mpi, c->code);
+        return end(c, status);
     }
+    if ((kept = malloc(sizeof *kept)) == NULL)
+        return plait_mpi_call_give_up(c, "out of memory for a request");
     *kept = *c;
     options.request = &kept->request;
     status = run(kept, &options);
     if (status == PLAIT_OK)
         return plait_mpi_request_make(kept, request);
-    plait_mpi_call_close(kept, status);
-    const int code = kept->code;
     free(kept);
-    return plait_mpi_handle(mpi, code);
+    return end(c, status);
 }

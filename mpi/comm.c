@@ -257,8 +257,10 @@ struct plait_mpi_comm *plait_mpi_comm_of(MPI_Comm mpi, bool blocks)
     if (PMPI_Comm_get_attr(mpi, key, &c, &found) != MPI_SUCCESS)
         return &wrong;
     if (!found) {
-        if ((c = calloc(1, sizeof *c)) == NULL)
-            abort(); /* the other ranks would wait for this one */
+        if ((c = calloc(1, sizeof *c)) == NULL) {
+            plait_log_write(PLAIT_LOG_ERROR, "out of memory for a communicator, and the other ranks wait for this one");
+            abort();
+        }
         c->mpi = mpi;
         c->users = 1;
         c->why = look(c);

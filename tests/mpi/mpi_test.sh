@@ -55,6 +55,9 @@ a_dead_rank_is_an_error_with_a_text() {
 a_rank_that_differs_is_named_on_all() {
     mpi 0 3 errors && has 3 '^rank [0-2]: MPI_Allreduce: .*count is [12] on rank [0-2] and [12] on rank [0-2]'
 }
+a_call_refused_on_one_rank_fails_on_all() {
+    mpi 0 3 refused && has + 'error: MPI_Allreduce: .*NULL'
+}
 off_is_off() {
     mpi 0 2 -x PLAIT_MPI=off progress && has 0 plait
 }

@@ -542,6 +542,30 @@ static void errors(void)
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
 }
 
+/* A call that Plait alone refuses on one rank must not be taken for that rank's next one. */
+static void refused(void)
+{
+    MPI_Comm comms[2];
+    MPI_Request request;
+    int one = 1, sum = 0, code;
+
+    use(MPI_COMM_WORLD);
+    for (int i = 0; i < 2; i++) {
+        MPI_Comm_dup(comm, &comms[i]);
+        MPI_Comm_set_errhandler(comms[i], MPI_ERRORS_RETURN);
+        MPI_Barrier(comms[i]);
+    }
+    code = MPI_Allreduce(rank == 1 ? NULL : &one, &sum, 1, MPI_INT, MPI_SUM, comms[0]);
+    if (code == MPI_SUCCESS || MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comms[0]) == MPI_SUCCESS)
+        fail("a sum after a call that one rank lacks", code, sum);
+    code = MPI_Iallreduce(rank == 1 ? NULL : &one, &sum, 1, MPI_INT, MPI_SUM, comms[1], &request);
+    if ((rank == 1) != (code != MPI_SUCCESS) || (rank != 1 && MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS) ||
+        MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comms[1]) == MPI_SUCCESS)
+        fail("a sum after a nonblocking call that one rank lacks", code, sum);
+    for (int i = 0; i < 2; i++)
+        MPI_Comm_free(&comms[i]);
+}
+
 /* Parents, and children that they start: an intercommunicator, and one communicator of all. */
 static const char *program;
 
@@ -579,8 +603,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } modes[] = { { "collectives", collectives }, { "few", few },     { "progress", progress }, { "threads", threads },
-                  { "killed", killed },           { "spawn", spawn }, { "errors", errors } };
+    } modes[] = {
+        { "collectives", collectives }, { "few", few },     { "progress", progress }, { "threads", threads },
+        { "killed", killed },           { "spawn", spawn }, { "errors", errors },     { "refused", refused }
+    };
     int provided;
 
     MPI_Init_thread(&argc, &argv, argc > 1 && strcmp(argv[1], "threads") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
