@@ -47,12 +47,11 @@ static bool move_parts(struct plait_mpi_side *s, int part, bool pack)
     return good;
 }
 
-/* Each part's bytes and start: among the user's, or one after the other in a copy. */
+/* Each part's bytes and start among the user's. */
 static bool list_parts(struct plait_mpi_side *s, const int *counts, const int *places)
 {
     const size_t n = (size_t)s->n;
-    ptrdiff_t lowest = 0, next = 0;
-    size_t packed = 0;
+    ptrdiff_t lowest = PTRDIFF_MAX, next = 0;
 
     s->parts = malloc(n * (2 * sizeof *s->parts + sizeof *s->places));
     if (s->parts == NULL)
@@ -60,17 +59,27 @@ static bool list_parts(struct plait_mpi_side *s, const int *counts, const int *p
     s->places = (ptrdiff_t *)(s->parts + 2 * n);
     for (int r = 0; r < s->n; r++) {
         s->parts[r] = (size_t)counts[r] * s->type.size;
-        s->places[r] = s->parts[r] == 0 ? 0 : places != NULL ? places[r] * s->type.extent : next;
+        s->places[r] = places != NULL ? places[r] * s->type.extent : next;
         next += counts[r] * s->type.extent;
-        lowest = s->places[r] < lowest ? s->places[r] : lowest;
+        lowest = s->parts[r] > 0 && s->places[r] < lowest ? s->places[r] : lowest;
     }
-    s->bytes = s->user + lowest;
-    for (size_t r = 0; r < n; r++) {
-        s->parts[n + r] = s->type.plain ? (size_t)(s->places[r] - lowest) : packed;
-        packed += s->parts[r];
-    }
-    s->count = packed; /* of no use else */
+    s->bytes = lowest < PTRDIFF_MAX ? s->user + lowest : s->user;
+    for (size_t r = 0; r < n; r++)
+        s->parts[n + r] = s->parts[r] > 0 ? (size_t)(s->places[r] - lowest) : 0;
     return true;
+}
+
+/* A copy in which the parts lie one after the other. */
+static bool copy_side(struct plait_mpi_side *s, int fill)
+{
+    size_t bytes = s->parts != NULL ? 0 : (size_t)s->n * s->count * s->type.size;
+
+    for (int r = 0; s->parts != NULL && r < s->n; r++) {
+        s->parts[s->n + r] = bytes;
+        bytes += s->parts[r];
+    }
+    s->bytes = s->copy = malloc(bytes > 0 ? bytes : 1);
+    return s->copy != NULL && (fill == PLAIT_MPI_NONE || move_parts(s, fill, true));
 }
 
 bool plait_mpi_side_open(struct plait_mpi_side *s, const void *user, const struct plait_mpi_type *type, int n,
@@ -78,13 +87,36 @@ bool plait_mpi_side_open(struct plait_mpi_side *s, const void *user, const struc
 {
     *s = (struct plait_mpi_side){ .user = (char *)(uintptr_t)user, .type = *type, .n = n, .count = count };
     s->bytes = s->user;
-    if (counts != NULL && !list_parts(s, counts, places))
+    return (counts == NULL || list_parts(s, counts, places)) && (type->plain || copy_side(s, fill));
+}
+
+/* From its first part to the end of its last. */
+static size_t span_of(const struct plait_mpi_side *s)
+{
+    size_t most = 0;
+
+    if (s->parts == NULL)
+        return (size_t)s->n * s->count * s->type.size;
+    for (int r = 0; r < s->n; r++)
+        most = s->parts[s->n + r] + s->parts[r] > most ? s->parts[s->n + r] + s->parts[r] : most;
+    return most;
+}
+
+static bool overlap(const struct plait_mpi_side *a, const struct plait_mpi_side *b)
+{
+    const uintptr_t first = (uintptr_t)a->bytes, second = (uintptr_t)b->bytes;
+    const size_t m = span_of(a), n = span_of(b);
+
+    return m > 0 && n > 0 && first < second + n && second < first + m;
+}
+
+bool plait_mpi_call_separate(struct plait_mpi_call *c)
+{
+    struct plait_mpi_side *sent = &c->sides[PLAIT_MPI_SENT], *received = &c->sides[PLAIT_MPI_RECEIVED];
+
+    if (overlap(sent, received) && sent->copy == NULL && !copy_side(sent, PLAIT_MPI_ALL))
         return false;
-    if (type->plain)
-        return true;
-    const size_t bytes = s->parts != NULL ? s->count : (size_t)n * count * type->size;
-    s->bytes = s->copy = malloc(bytes > 0 ? bytes : 1);
-    return s->copy != NULL && (fill == PLAIT_MPI_NONE || move_parts(s, fill, true));
+    return !overlap(sent, received) || copy_side(received, PLAIT_MPI_NONE); /* the copy lies in a gap */
 }
 
 void plait_mpi_call_drop(struct plait_mpi_call *c)
@@ -196,8 +228,8 @@ int plait_mpi_call_give_up(struct plait_mpi_call *c, const char *text)
 }
 
 /*
- * The end of a call that has no request. What Plait refuses leaves its comm as it was, and this rank's later calls would
- * be taken for the others' earlier ones: so the comm fails.
+ * The end of a call that has no request. What Plait refuses leaves its comm as it was, and this rank's later calls
+ * would be taken for the others' earlier ones: so the comm fails.
  */
 static int end(struct plait_mpi_call *c, enum plait_status status)
 {

@@ -9,13 +9,13 @@
 
 /*
  * One of the caller's buffers as bytes. Memory with gaps is packed into a copy, and unpacked from it at the end. A part
- * is what one rank sends to another.
+ * is what one rank sends to another. Plait takes no sides that overlap; MPI does where only their spans do.
  */
 struct plait_mpi_side {
     char *user;
     struct plait_mpi_type type;
     int n;             /* parts */
-    size_t count;      /* elements of each part; but with `parts`: */
+    size_t count;      /* elements of each part; instead: */
     size_t *parts;     /* [n] bytes, then [n] starts from `bytes` in bytes; NULL: all alike, in a row */
     ptrdiff_t *places; /* [n] starts from `user` in bytes, for packing */
     char *bytes;       /* what Plait reads or writes: the user's, or `copy` */
@@ -51,6 +51,9 @@ enum { PLAIT_MPI_NONE = -1, PLAIT_MPI_ALL = -2 }; /* else one part's number */
  */
 bool plait_mpi_side_open(struct plait_mpi_side *s, const void *user, const struct plait_mpi_type *type, int n,
                          size_t count, const int *counts, const int *places, int fill);
+
+/* Sides that are not in place: copy what lies between the parts of the other. False: as above */
+bool plait_mpi_call_separate(struct plait_mpi_call *c);
 
 /* Run a call whose sides are open, or begin it if `request` is not NULL. Returns MPI's code, with errors handled. */
 int plait_mpi_call_run(struct plait_mpi_call *c, MPI_Request *request);

@@ -150,7 +150,8 @@ static int open_side(struct plait_mpi_call *c, int which, const struct buffer *b
 
     if (check(b->count, b->type, &type) != PLAIT_MPI_RUNS || (b->vector && !are_counts(b->counts, n)))
         return TO_MPI;
-    return plait_mpi_side_open(&c->sides[which], b->memory, &type, n, (size_t)b->count, b->counts, b->places, fill)
+    return plait_mpi_side_open(&c->sides[which], b->memory, &type, n, (size_t)b->count, b->counts, b->places, fill) &&
+                   plait_mpi_call_separate(c)
                ? MPI_SUCCESS
                : plait_mpi_call_give_up(c, NO_MEMORY);
 }

@@ -353,6 +353,50 @@ static void all_moves(int every)
             }
 }
 
+/* Parts that are sent lie in gaps of those that are received: before, between and behind them. */
+static void neighbours(long which, long at)
+{
+    int *const b = (int *)(void *)received[0], counts[64], one[64], rows[64], odd[64], even[64], far[64];
+
+    for (int r = 0; r < nrank; r++) {
+        counts[r] = r == nrank / 2 ? 0 : 4;
+        one[r] = 1;
+        rows[r] = 4 + 4 * r;
+        even[r] = 2 * r;
+        odd[r] = 2 * r + 1;
+        far[r] = (int)at + 4 * r;
+    }
+    switch (which) {
+    case 0:
+        RUN(Gatherv, Igatherv, b, counts[rank], MPI_INT, b, counts, rows, MPI_INT, root, comm);
+        break;
+    case 1:
+        RUN(Allgatherv, Iallgatherv, b, counts[rank], MPI_INT, b, counts, rows, MPI_INT, comm);
+        break;
+    case 2:
+        RUN(Allgatherv, Iallgatherv, b + 1, 1, MPI_INT, b, one, even, MPI_INT, comm);
+        break;
+    case 3:
+        RUN(Alltoallv, Ialltoallv, b, one, even, MPI_INT, b, one, odd, MPI_INT, comm);
+        break;
+    case 4:
+        RUN(Alltoallv, Ialltoallv, b + 1, one, even, MPI_INT, b, one, even, MPI_INT, comm);
+        break;
+    case 5:
+        RUN(Alltoallv, Ialltoallv, b, one, far, MPI_INT, b + 1, one, rows, MPI_INT, comm);
+        break;
+    default:
+        RUN(Scatterv, Iscatterv, b, counts, far, MPI_INT, b + 8, counts[rank], MPI_INT, root, comm);
+    }
+}
+
+static void all_neighbours(void)
+{
+    for (root = 0; root < nrank && nrank > 1; root += 2) /* on one rank Open MPI takes a base of both for in place */
+        for (long which = 0; which < 7; which++)
+            compare("neighbours", neighbours, which, 100);
+}
+
 /* ---- Modes ------------------------------------------------------------------------------------------------------ */
 
 static int thin = 1; /* only one of so many */
@@ -379,6 +423,7 @@ static void collectives(void)
         MPI_Barrier(comm);
         all_reductions((i > 0 ? 8 : 2) * thin);
         all_moves((i > 0 ? 5 : 1) * thin);
+        all_neighbours();
     }
     MPI_Comm_compare(back, copy, &same_as);
     MPI_Comm_compare(MPI_COMM_WORLD, back, &before);
