@@ -21,9 +21,9 @@ static bool move(const struct plait_mpi_type *type, char *user, char *bytes, siz
         n = count - done < turn ? count - done : turn;
         char *there = user + (ptrdiff_t)done * type->extent, *here = bytes + done * type->size;
         int at = 0;
-        if (n == 0 || (pack ? PMPI_Pack(there, (int)n, type->handle, here, (int)(n * type->size), &at, MPI_COMM_SELF)
+        if (n == 0 || (pack ? PMPI_Pack(there, (int)n, type->handle, here, (int)(n * type->size), &at, plait_mpi_own)
                             : PMPI_Unpack(here, (int)(n * type->size), &at, there, (int)n, type->handle,
-                                          MPI_COMM_SELF)) != MPI_SUCCESS)
+                                          plait_mpi_own)) != MPI_SUCCESS)
             return false;
     }
     return true;
@@ -184,13 +184,13 @@ static enum plait_status run(const struct plait_mpi_call *c, const struct plait_
 
 static const char *name_of(const struct plait_mpi_call *c)
 {
-    static const char *const names[] = {
-#define MPI_X(name, iname, parameters, arguments) "MPI_" #name,
+    static const char *const names[][2] = {
+#define MPI_X(name, iname, parameters, arguments) { "MPI_" #iname, "MPI_" #name },
         MPI_COLLECTIVE_LIST(MPI_X)
 #undef MPI_X
     };
 
-    return names[c->name];
+    return names[c->name][c->blocks];
 }
 
 /* The code of an error, whose text is this thread's last; the handler is yet to be called. */

@@ -24,6 +24,8 @@ struct plait_mpi_side {
 
 struct plait_mpi_call {
     enum plait_mpi_name name;
+    bool blocks;
+    enum plait_mpi_why why; /* PLAIT_MPI_RUNS, or why it runs in MPI */
     struct plait_mpi_comm *comm;
     const void *in;
     void *out;

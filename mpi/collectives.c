@@ -13,26 +13,26 @@
 #define NO_MEMORY "out of memory for data with gaps, or MPI cannot pack them"
 
 /* Does Plait run it? `why`: PLAIT_MPI_RUNS, or what this rank's arguments say. */
-static bool begin(struct plait_mpi_call *c, bool blocks, enum plait_mpi_why why, int root, MPI_Comm comm)
+static bool begin(struct plait_mpi_call *c, enum plait_mpi_why why, int root, MPI_Comm comm)
 {
     if (!plait_mpi_is_on())
         why = PLAIT_MPI_OFF;
     if (why == PLAIT_MPI_RUNS) {
-        c->comm = plait_mpi_comm_of(comm, blocks);
+        c->comm = plait_mpi_comm_of(comm, c->blocks);
         why = c->comm->why;
     }
     if (why == PLAIT_MPI_RUNS && root >= c->comm->nrank)
         why = PLAIT_MPI_WRONG;
     c->root = (uint32_t)root;
     c->type = PLAIT_UINT8;
-    plait_mpi_count(c->name, blocks, why);
+    c->why = why;
     return why == PLAIT_MPI_RUNS;
 }
 
 /* The same for a root, which intercommunicators have below 0. */
-static bool begin_rooted(struct plait_mpi_call *c, bool blocks, enum plait_mpi_why why, int root, MPI_Comm comm)
+static bool begin_rooted(struct plait_mpi_call *c, enum plait_mpi_why why, int root, MPI_Comm comm)
 {
-    return begin(c, blocks, why, root >= 0 ? root : INT32_MAX, comm);
+    return begin(c, why, root >= 0 ? root : INT32_MAX, comm);
 }
 
 static enum plait_mpi_why check(int count, MPI_Datatype handle, struct plait_mpi_type *type)
@@ -53,7 +53,8 @@ static bool are_counts(const int *counts, int n)
 static enum plait_mpi_why check_reduction(struct plait_mpi_call *c, const void *in, void *out, int count,
                                           MPI_Datatype handle, MPI_Op op, struct plait_mpi_type *type)
 {
-    const enum plait_mpi_why why = check(count, handle, type);
+    const bool good = out != MPI_IN_PLACE || c->name == PLAIT_MPI_Reduce; /* of which only the root has it */
+    const enum plait_mpi_why why = good ? check(count, handle, type) : PLAIT_MPI_WRONG;
     const int found = why == PLAIT_MPI_RUNS ? plait_mpi_op_of(op, type) : -1;
 
     c->in = in == MPI_IN_PLACE ? out : in;
@@ -63,23 +64,24 @@ static enum plait_mpi_why check_reduction(struct plait_mpi_call *c, const void *
     return why != PLAIT_MPI_RUNS ? why : found < 0 ? PLAIT_MPI_OPERATION : PLAIT_MPI_RUNS;
 }
 
-static int open_Allreduce(struct plait_mpi_call *c, bool blocks, const void *in, void *out, int count,
-                          MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+static int open_Allreduce(struct plait_mpi_call *c, const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
+                          MPI_Comm comm)
 {
     struct plait_mpi_type t = { 0 };
 
-    if (!begin(c, blocks, check_reduction(c, in, out, count, type, op, &t), NO_ROOT, comm))
+    if (!begin(c, check_reduction(c, in, out, count, type, op, &t), NO_ROOT, comm))
         return TO_MPI;
     c->type = (enum plait_dtype)t.type;
     return MPI_SUCCESS;
 }
 
-static int open_Reduce(struct plait_mpi_call *c, bool blocks, const void *in, void *out, int count, MPI_Datatype type,
-                       MPI_Op op, int root, MPI_Comm comm)
+static int open_Reduce(struct plait_mpi_call *c, const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
+                       int root, MPI_Comm comm)
 {
     struct plait_mpi_type t = { 0 };
 
-    if (!begin_rooted(c, blocks, check_reduction(c, in, out, count, type, op, &t), root, comm))
+    if (!begin_rooted(c, check_reduction(c, in, out, count, type, op, &t), root, comm) ||
+        (c->comm->rank == root ? out : in) == MPI_IN_PLACE)
         return TO_MPI;
     c->type = (enum plait_dtype)t.type;
     return MPI_SUCCESS;
@@ -96,13 +98,12 @@ static int open_scattered(struct plait_mpi_call *c, const void *in, void *out, i
     return MPI_SUCCESS;
 }
 
-static int open_Reduce_scatter(struct plait_mpi_call *c, bool blocks, const void *in, void *out, const int counts[],
+static int open_Reduce_scatter(struct plait_mpi_call *c, const void *in, void *out, const int counts[],
                                MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
     struct plait_mpi_type t = { 0 };
 
-    if (!begin(c, blocks, check_reduction(c, in, out, 0, type, op, &t), NO_ROOT, comm) ||
-        !are_counts(counts, c->comm->nrank))
+    if (!begin(c, check_reduction(c, in, out, 0, type, op, &t), NO_ROOT, comm) || !are_counts(counts, c->comm->nrank))
         return TO_MPI;
     /* Its parts are counted in Plait's elements. */
     const struct plait_mpi_type elements = { .size = t.parts, .extent = (ptrdiff_t)t.parts, .plain = true };
@@ -112,12 +113,12 @@ static int open_Reduce_scatter(struct plait_mpi_call *c, bool blocks, const void
     return open_scattered(c, in, out, counts[c->comm->rank], t);
 }
 
-static int open_Reduce_scatter_block(struct plait_mpi_call *c, bool blocks, const void *in, void *out, int count,
-                                     MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+static int open_Reduce_scatter_block(struct plait_mpi_call *c, const void *in, void *out, int count, MPI_Datatype type,
+                                     MPI_Op op, MPI_Comm comm)
 {
     struct plait_mpi_type t = { 0 };
 
-    if (!begin(c, blocks, check_reduction(c, in, out, count, type, op, &t), NO_ROOT, comm))
+    if (!begin(c, check_reduction(c, in, out, count, type, op, &t), NO_ROOT, comm))
         return TO_MPI;
     return open_scattered(c, in, out, count, t);
 }
@@ -148,7 +149,8 @@ static int open_side(struct plait_mpi_call *c, int which, const struct buffer *b
 {
     struct plait_mpi_type type;
 
-    if (check(b->count, b->type, &type) != PLAIT_MPI_RUNS || (b->vector && !are_counts(b->counts, n)))
+    if (b->memory == MPI_IN_PLACE || check(b->count, b->type, &type) != PLAIT_MPI_RUNS ||
+        (b->vector && !are_counts(b->counts, n)))
         return TO_MPI;
     return plait_mpi_side_open(&c->sides[which], b->memory, &type, n, (size_t)b->count, b->counts, b->places, fill) &&
                    plait_mpi_call_separate(c)
@@ -177,17 +179,18 @@ static int compare(struct plait_mpi_call *c, size_t sent, size_t received)
     return plait_mpi_call_give_up(c, text);
 }
 
-static int open_Bcast(struct plait_mpi_call *c, bool blocks, void *buffer, int count, MPI_Datatype type, int root,
-                      MPI_Comm comm)
+static int open_Bcast(struct plait_mpi_call *c, void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm)
 {
-    if (!begin_rooted(c, blocks, PLAIT_MPI_RUNS, root, comm))
+    if (!begin_rooted(c, PLAIT_MPI_RUNS, root, comm))
         return TO_MPI;
     const bool sends = c->comm->rank == root;
     const int which = sends ? PLAIT_MPI_SENT : PLAIT_MPI_RECEIVED;
     const int code = open_side(c, which, &BUFFER(buffer, count, type), 1, sends ? 0 : PLAIT_MPI_NONE);
+    if (code != MPI_SUCCESS)
+        return code;
     c->in = c->out = c->sides[which].bytes;
     c->count = bytes_of(&c->sides[which], 0);
-    return code;
+    return MPI_SUCCESS;
 }
 
 /* Every rank sends one part, `mine`; all of them go to the root, or to every rank. */
@@ -210,36 +213,35 @@ static int open_gather(struct plait_mpi_call *c, const struct buffer *mine, cons
     return compare(c, c->count, gets ? bytes_of(received, rank) : c->count);
 }
 
-static int open_Allgather(struct plait_mpi_call *c, bool blocks, const void *in, int in_count, MPI_Datatype in_type,
-                          void *out, int out_count, MPI_Datatype out_type, MPI_Comm comm)
+static int open_Allgather(struct plait_mpi_call *c, const void *in, int in_count, MPI_Datatype in_type, void *out,
+                          int out_count, MPI_Datatype out_type, MPI_Comm comm)
 {
-    return begin(c, blocks, PLAIT_MPI_RUNS, NO_ROOT, comm)
+    return begin(c, PLAIT_MPI_RUNS, NO_ROOT, comm)
                ? open_gather(c, &BUFFER(in, in_count, in_type), &BUFFER(out, out_count, out_type), true)
                : TO_MPI;
 }
 
-static int open_Allgatherv(struct plait_mpi_call *c, bool blocks, const void *in, int in_count, MPI_Datatype in_type,
-                           void *out, const int counts[], const int places[], MPI_Datatype out_type, MPI_Comm comm)
+static int open_Allgatherv(struct plait_mpi_call *c, const void *in, int in_count, MPI_Datatype in_type, void *out,
+                           const int counts[], const int places[], MPI_Datatype out_type, MPI_Comm comm)
 {
-    return begin(c, blocks, PLAIT_MPI_RUNS, NO_ROOT, comm)
+    return begin(c, PLAIT_MPI_RUNS, NO_ROOT, comm)
                ? open_gather(c, &BUFFER(in, in_count, in_type), &VECTOR(out, counts, places, out_type), true)
                : TO_MPI;
 }
 
-static int open_Gather(struct plait_mpi_call *c, bool blocks, const void *in, int in_count, MPI_Datatype in_type,
-                       void *out, int out_count, MPI_Datatype out_type, int root, MPI_Comm comm)
+static int open_Gather(struct plait_mpi_call *c, const void *in, int in_count, MPI_Datatype in_type, void *out,
+                       int out_count, MPI_Datatype out_type, int root, MPI_Comm comm)
 {
-    return begin_rooted(c, blocks, PLAIT_MPI_RUNS, root, comm)
+    return begin_rooted(c, PLAIT_MPI_RUNS, root, comm)
                ? open_gather(c, &BUFFER(in, in_count, in_type), &BUFFER(out, out_count, out_type),
                              c->comm->rank == root)
                : TO_MPI;
 }
 
-static int open_Gatherv(struct plait_mpi_call *c, bool blocks, const void *in, int in_count, MPI_Datatype in_type,
-                        void *out, const int counts[], const int places[], MPI_Datatype out_type, int root,
-                        MPI_Comm comm)
+static int open_Gatherv(struct plait_mpi_call *c, const void *in, int in_count, MPI_Datatype in_type, void *out,
+                        const int counts[], const int places[], MPI_Datatype out_type, int root, MPI_Comm comm)
 {
-    return begin_rooted(c, blocks, PLAIT_MPI_RUNS, root, comm)
+    return begin_rooted(c, PLAIT_MPI_RUNS, root, comm)
                ? open_gather(c, &BUFFER(in, in_count, in_type), &VECTOR(out, counts, places, out_type),
                              c->comm->rank == root)
                : TO_MPI;
@@ -265,18 +267,18 @@ static int open_scatter(struct plait_mpi_call *c, const struct buffer *all, cons
     return compare(c, sends ? bytes_of(sent, rank) : c->count, c->count);
 }
 
-static int open_Scatter(struct plait_mpi_call *c, bool blocks, const void *in, int in_count, MPI_Datatype in_type,
-                        void *out, int out_count, MPI_Datatype out_type, int root, MPI_Comm comm)
+static int open_Scatter(struct plait_mpi_call *c, const void *in, int in_count, MPI_Datatype in_type, void *out,
+                        int out_count, MPI_Datatype out_type, int root, MPI_Comm comm)
 {
-    return begin_rooted(c, blocks, PLAIT_MPI_RUNS, root, comm)
+    return begin_rooted(c, PLAIT_MPI_RUNS, root, comm)
                ? open_scatter(c, &BUFFER(in, in_count, in_type), &BUFFER(out, out_count, out_type))
                : TO_MPI;
 }
 
-static int open_Scatterv(struct plait_mpi_call *c, bool blocks, const void *in, const int counts[], const int places[],
+static int open_Scatterv(struct plait_mpi_call *c, const void *in, const int counts[], const int places[],
                          MPI_Datatype in_type, void *out, int out_count, MPI_Datatype out_type, int root, MPI_Comm comm)
 {
-    return begin_rooted(c, blocks, PLAIT_MPI_RUNS, root, comm)
+    return begin_rooted(c, PLAIT_MPI_RUNS, root, comm)
                ? open_scatter(c, &VECTOR(in, counts, places, in_type), &BUFFER(out, out_count, out_type))
                : TO_MPI;
 }
@@ -297,42 +299,49 @@ static int open_alltoall(struct plait_mpi_call *c, const struct buffer *in, cons
     return compare(c, bytes_of(in_place ? received : sent, c->comm->rank), bytes_of(received, c->comm->rank));
 }
 
-static int open_Alltoall(struct plait_mpi_call *c, bool blocks, const void *in, int in_count, MPI_Datatype in_type,
-                         void *out, int out_count, MPI_Datatype out_type, MPI_Comm comm)
+static int open_Alltoall(struct plait_mpi_call *c, const void *in, int in_count, MPI_Datatype in_type, void *out,
+                         int out_count, MPI_Datatype out_type, MPI_Comm comm)
 {
-    return begin(c, blocks, PLAIT_MPI_RUNS, NO_ROOT, comm)
+    return begin(c, PLAIT_MPI_RUNS, NO_ROOT, comm)
                ? open_alltoall(c, &BUFFER(in, in_count, in_type), &BUFFER(out, out_count, out_type))
                : TO_MPI;
 }
 
-static int open_Alltoallv(struct plait_mpi_call *c, bool blocks, const void *in, const int in_counts[],
-                          const int in_places[], MPI_Datatype in_type, void *out, const int out_counts[],
-                          const int out_places[], MPI_Datatype out_type, MPI_Comm comm)
+static int open_Alltoallv(struct plait_mpi_call *c, const void *in, const int in_counts[], const int in_places[],
+                          MPI_Datatype in_type, void *out, const int out_counts[], const int out_places[],
+                          MPI_Datatype out_type, MPI_Comm comm)
 {
-    return begin(c, blocks, PLAIT_MPI_RUNS, NO_ROOT, comm)
-               ? open_alltoall(c, &VECTOR(in, in_counts, in_places, in_type),
-                               &VECTOR(out, out_counts, out_places, out_type))
-               : TO_MPI;
+    return begin(c, PLAIT_MPI_RUNS, NO_ROOT, comm) ? open_alltoall(c, &VECTOR(in, in_counts, in_places, in_type),
+                                                                   &VECTOR(out, out_counts, out_places, out_type))
+                                                   : TO_MPI;
 }
 
-static int open_Barrier(struct plait_mpi_call *c, bool blocks, MPI_Comm comm)
+static int open_Barrier(struct plait_mpi_call *c, MPI_Comm comm)
 {
-    return begin(c, blocks, PLAIT_MPI_RUNS, NO_ROOT, comm) ? MPI_SUCCESS : TO_MPI;
+    return begin(c, PLAIT_MPI_RUNS, NO_ROOT, comm) ? MPI_SUCCESS : TO_MPI;
+}
+
+static void count_call(const struct plait_mpi_call *c, int code)
+{
+    const bool wrong = code == TO_MPI && c->why == PLAIT_MPI_RUNS;
+
+    plait_mpi_count(c->name, c->blocks, wrong ? PLAIT_MPI_WRONG : c->why);
 }
 
 /* ---- The table ----------------------------------------------------------------------------------------------- */
 
-#define MPI_X(name_, iname, parameters, arguments)                                \
-    static int call_##name_(MPI_UNWRAP parameters, MPI_Request *request)          \
-    {                                                                             \
-        struct plait_mpi_call c = { .name = PLAIT_MPI_##name_ };                  \
-        const int code = open_##name_(&c, request == NULL, MPI_UNWRAP arguments); \
-        if (code == MPI_SUCCESS)                                                  \
-            return plait_mpi_call_run(&c, request);                               \
-        plait_mpi_call_drop(&c);                                                  \
-        return code != TO_MPI    ? code                                           \
-               : request == NULL ? PMPI_##name_ arguments                         \
-                                 : PMPI_##iname(MPI_UNWRAP arguments, request);   \
+#define MPI_X(name_, iname, parameters, arguments)                                          \
+    static int call_##name_(MPI_UNWRAP parameters, MPI_Request *request)                    \
+    {                                                                                       \
+        struct plait_mpi_call c = { .name = PLAIT_MPI_##name_, .blocks = request == NULL }; \
+        const int code = open_##name_(&c, MPI_UNWRAP arguments);                            \
+        count_call(&c, code);                                                               \
+        if (code == MPI_SUCCESS)                                                            \
+            return plait_mpi_call_run(&c, request);                                         \
+        plait_mpi_call_drop(&c);                                                            \
+        return code != TO_MPI    ? code                                                     \
+               : request == NULL ? PMPI_##name_ arguments                                   \
+                                 : PMPI_##iname(MPI_UNWRAP arguments, request);             \
     }
 MPI_COLLECTIVE_LIST(MPI_X)
 #undef MPI_X

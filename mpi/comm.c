@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+MPI_Comm plait_mpi_own = MPI_COMM_NULL;
 static int key = MPI_KEYVAL_INVALID;
-static MPI_Comm own = MPI_COMM_NULL;                     /* a copy of MPI_COMM_SELF, in which nobody sends */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
 static struct plait_mpi_comm *first;
 
@@ -35,7 +35,7 @@ static void poke(void)
     int flag;
 
     if (last.inside)
-        PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, own, &flag, MPI_STATUS_IGNORE);
+        PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, plait_mpi_own, &flag, MPI_STATUS_IGNORE);
 }
 
 void plait_mpi_enter(void)
@@ -90,7 +90,8 @@ static int end(MPI_Comm mpi, int keyval, void *value, void *state)
 bool plait_mpi_comms_init(void)
 {
     return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, end, &key, NULL) == MPI_SUCCESS &&
-           PMPI_Comm_dup(MPI_COMM_SELF, &own) == MPI_SUCCESS;
+           PMPI_Comm_dup(MPI_COMM_SELF, &plait_mpi_own) == MPI_SUCCESS &&
+           PMPI_Comm_set_errhandler(plait_mpi_own, MPI_ERRORS_RETURN) == MPI_SUCCESS;
 }
 
 void plait_mpi_comms_finish(void)
@@ -105,7 +106,7 @@ void plait_mpi_comms_finish(void)
     }
     plait_idle_set(NULL);
     last.hooked = false;
-    PMPI_Comm_free(&own);
+    PMPI_Comm_free(&plait_mpi_own);
 }
 
 /* ---- Making one ------------------------------------------------------------------------------------------------- */

@@ -71,6 +71,9 @@ struct plait_mpi_comm {
     atomic_uint users; /* its communicator and its requests */
 };
 
+/* A copy of MPI_COMM_SELF, in which nobody sends. Its errors are returned. */
+extern MPI_Comm plait_mpi_own;
+
 bool plait_mpi_comms_init(void);
 void plait_mpi_comms_finish(void);
 /* Never NULL. A blocking call may make Plait's comm; all ranks do, or none does. */

@@ -611,6 +611,47 @@ static void refused(void)
         MPI_Comm_free(&comms[i]);
 }
 
+/* MPI_IN_PLACE where it is not allowed, on all ranks that it would harm; MPI reports it. */
+static void misplaced(void)
+{
+    int x[64] = { 0 };
+
+    use(MPI_COMM_WORLD);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Barrier(comm);
+    if (MPI_Bcast(MPI_IN_PLACE, 1, MPI_INT, 0, comm) == MPI_SUCCESS ||
+        MPI_Allreduce(x, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, comm) == MPI_SUCCESS ||
+        MPI_Allgather(x, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, comm) == MPI_SUCCESS)
+        fail("MPI takes MPI_IN_PLACE", 0, 0);
+    if (rank != 0 && (MPI_Gather(MPI_IN_PLACE, 1, MPI_INT, x, 1, MPI_INT, 0, comm) == MPI_SUCCESS ||
+                      MPI_Reduce(MPI_IN_PLACE, x, 1, MPI_INT, MPI_SUM, 0, comm) == MPI_SUCCESS ||
+                      MPI_Scatter(x, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, 0, comm) == MPI_SUCCESS))
+        fail("MPI takes MPI_IN_PLACE of no root", 0, 0);
+    MPI_Barrier(comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
+}
+
+/* A type that is not committed can neither be packed nor unpacked. */
+static void uncommitted(void)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    MPI_Datatype gaps;
+    int x[8] = { 0 }, code, n;
+
+    use(MPI_COMM_WORLD);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Barrier(comm);
+    MPI_Type_vector(2, 1, 2, MPI_INT, &gaps);
+    code = MPI_Bcast(x, rank == 1 ? 1 : 2, rank == 1 ? gaps : MPI_INT, 0, comm);
+    if ((code != MPI_SUCCESS) != (rank == 1))
+        fail("receiving a type that is not committed", code, 0);
+    code = MPI_Bcast(x, rank == 1 ? 1 : 2, rank == 1 ? gaps : MPI_INT, 1, comm);
+    MPI_Error_string(code, text, &n);
+    fprintf(stderr, "rank %d: %s\n", rank, text);
+    MPI_Type_free(&gaps);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
+}
+
 /* Parents, and children that they start: an intercommunicator, and one communicator of all. */
 static const char *program;
 
@@ -649,8 +690,9 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(void);
     } modes[] = {
-        { "collectives", collectives }, { "few", few },     { "progress", progress }, { "threads", threads },
-        { "killed", killed },           { "spawn", spawn }, { "errors", errors },     { "refused", refused }
+#define MODE(name) { #name, name }
+        MODE(collectives), MODE(few),    MODE(progress), MODE(threads),   MODE(killed),
+        MODE(spawn),       MODE(errors), MODE(refused),  MODE(misplaced), MODE(uncommitted),
     };
     int provided;
 
