@@ -126,6 +126,22 @@ static bool has_ours(int n, const MPI_Request *requests)
     return false;
 }
 
+/* The error of each request that has failed, [n]; NULL: none has. Waiting and testing forget the requests. */
+static int *codes_of(int n, const MPI_Request *requests)
+{
+    int *codes = NULL;
+
+    for (int i = 0; requests != NULL && i < n; i++) {
+        const struct plait_mpi_call *c = find(requests[i]);
+        if (c == NULL || c->code == MPI_SUCCESS)
+            continue;
+        if (codes == NULL && (codes = calloc((size_t)n, sizeof *codes)) == NULL)
+            break; /* the caller gets MPI_ERR_IN_STATUS all the same */
+        codes[i] = c->code;
+    }
+    return codes;
+}
+
 /* MPI's result, but the error of a request of ours if there is one. */
 static int result(int code)
 {
@@ -137,6 +153,21 @@ static int result(int code)
     return plait_mpi_handle(failed.comm, own);
 }
 
+/* The same of several requests, whose errors are in `n` statuses; frees `codes`. */
+static int result_of_all(int code, int *codes, int n, const int *indices, MPI_Status *statuses)
+{
+    const bool own = failed.code != MPI_SUCCESS;
+
+    for (int i = 0; own && statuses != MPI_STATUSES_IGNORE && i < n; i++) {
+        const int found = codes != NULL ? codes[indices != NULL ? indices[i] : i] : MPI_SUCCESS;
+        if (found != MPI_SUCCESS || code == MPI_SUCCESS) /* else MPI has set it */
+            statuses[i].MPI_ERROR = found;
+    }
+    free(codes);
+    code = result(code);
+    return own ? MPI_ERR_IN_STATUS : code;
+}
+
 int plait_mpi_Wait(MPI_Request *request, MPI_Status *status)
 {
     drive_all(1, request, true);
@@ -146,7 +177,8 @@ int plait_mpi_Wait(MPI_Request *request, MPI_Status *status)
 int plait_mpi_Waitall(int n, MPI_Request requests[], MPI_Status statuses[])
 {
     drive_all(n, requests, true);
-    return result(PMPI_Waitall(n, requests, statuses));
+    int *const codes = codes_of(n, requests), code = PMPI_Waitall(n, requests, statuses);
+    return result_of_all(code, codes, n, NULL, statuses);
 }
 
 int plait_mpi_Waitany(int n, MPI_Request requests[], int *index, MPI_Status *status)
@@ -165,16 +197,15 @@ int plait_mpi_Waitany(int n, MPI_Request requests[], int *index, MPI_Status *sta
 
 int plait_mpi_Waitsome(int n, MPI_Request requests[], int *nout, int indices[], MPI_Status statuses[])
 {
-    int code = MPI_SUCCESS;
+    int code;
 
     if (!has_ours(n, requests))
         return PMPI_Waitsome(n, requests, nout, indices, statuses);
     do {
-        drive_all(n, requests, false);
-        code = PMPI_Testsome(n, requests, nout, indices, statuses);
+        code = plait_mpi_Testsome(n, requests, nout, indices, statuses);
         sched_yield();
     } while (code == MPI_SUCCESS && *nout == 0);
-    return result(code);
+    return code;
 }
 
 int plait_mpi_Test(MPI_Request *request, int *flag, MPI_Status *status)
@@ -186,7 +217,8 @@ int plait_mpi_Test(MPI_Request *request, int *flag, MPI_Status *status)
 int plait_mpi_Testall(int n, MPI_Request requests[], int *flag, MPI_Status statuses[])
 {
     drive_all(n, requests, false);
-    return result(PMPI_Testall(n, requests, flag, statuses));
+    int *const codes = codes_of(n, requests), code = PMPI_Testall(n, requests, flag, statuses);
+    return result_of_all(code, codes, n, NULL, statuses);
 }
 
 int plait_mpi_Testany(int n, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
@@ -198,13 +230,19 @@ int plait_mpi_Testany(int n, MPI_Request requests[], int *index, int *flag, MPI_
 int plait_mpi_Testsome(int n, MPI_Request requests[], int *nout, int indices[], MPI_Status statuses[])
 {
     drive_all(n, requests, false);
-    return result(PMPI_Testsome(n, requests, nout, indices, statuses));
+    int *const codes = codes_of(n, requests), code = PMPI_Testsome(n, requests, nout, indices, statuses);
+    return result_of_all(code, codes, *nout == MPI_UNDEFINED ? 0 : *nout, indices, statuses);
 }
 
+/* The request stays, and so its error is yet to be handled. */
 int plait_mpi_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
 {
     drive_all(1, &request, false);
-    return result(PMPI_Request_get_status(request, flag, status));
+    const int code = PMPI_Request_get_status(request, flag, status);
+    if (failed.code != MPI_SUCCESS && status != MPI_STATUS_IGNORE)
+        status->MPI_ERROR = failed.code;
+    failed.code = MPI_SUCCESS;
+    return code;
 }
 
 int plait_mpi_Request_free(MPI_Request *request)

@@ -66,6 +66,9 @@ in_place_where_mpi_has_none_is_for_mpi() {
 a_type_that_is_not_committed_is_an_error_on_all() {
     mpi 0 3 uncommitted && has 3 '^rank [0-2]: MPI_Bcast: .*MPI cannot pack'
 }
+errors_of_requests_are_in_their_statuses() {
+    mpi 0 3 statuses
+}
 off_is_off() {
     mpi 0 2 -x PLAIT_MPI=off progress && has 0 plait
 }

@@ -611,6 +611,62 @@ static void refused(void)
         MPI_Comm_free(&comms[i]);
 }
 
+static int nhandled;
+
+static void handled(MPI_Comm *c, int *code, ...)
+{
+    (void)c;
+    (void)code;
+    nhandled++;
+}
+
+/* Errors of some requests are in the statuses, each at its request; asking for a status is no error. */
+static void statuses(void)
+{
+    MPI_Errhandler handler;
+    int x[4] = { 1, 1, 1, 1 }, y[4], none;
+
+    use(MPI_COMM_WORLD);
+    MPI_Comm_create_errhandler(handled, &handler);
+    for (int form = 0; form < 5; form++) {
+        MPI_Comm copy;
+        MPI_Request requests[3];
+        MPI_Status all[3], asked;
+        int n = 3, done = 0, indices[3] = { 0, 1, 2 }, flag = 0, code = MPI_SUCCESS, wrong = 0;
+        MPI_Comm_dup(comm, &copy);
+        MPI_Comm_set_errhandler(copy, handler);
+        MPI_Barrier(copy);
+        nhandled = 0;
+        MPI_Irecv(&none, 1, MPI_INT, MPI_PROC_NULL, 0, comm, &requests[0]);
+        requests[1] = MPI_REQUEST_NULL;
+        for (int turn = 0; turn < 2; turn++) { /* rank 1 fails when the others have begun */
+            if (turn == (rank == 1))
+                MPI_Iallreduce(rank == 1 ? NULL : x, y, 1, MPI_INT, MPI_SUM, copy, &requests[1]);
+            PMPI_Barrier(comm);
+        }
+        MPI_Irecv(&none, 1, MPI_INT, MPI_PROC_NULL, 0, comm, &requests[2]);
+        while (rank != 1 && form == 4 && !flag)
+            if (MPI_Request_get_status(requests[1], &flag, &asked) != MPI_SUCCESS || nhandled > 0 ||
+                (flag && asked.MPI_ERROR == MPI_SUCCESS))
+                fail("MPI_Request_get_status() of a failed request", nhandled, flag);
+        for (flag = 0; done < 3 && code == MPI_SUCCESS; done += n)
+            if (form % 4 == 0)
+                code = MPI_Waitall(3, requests, all);
+            else if (form == 1)
+                code = MPI_Testall(3, requests, &flag, all), n = code != MPI_SUCCESS || flag ? 3 : 0;
+            else if (form == 2)
+                code = MPI_Waitsome(3, requests, &n, indices, all);
+            else
+                code = MPI_Testsome(3, requests, &n, indices, all);
+        for (int i = 0; i < n; i++)
+            wrong += (all[i].MPI_ERROR != MPI_SUCCESS) != (indices[i] == 1);
+        if (rank != 1 && (code != MPI_ERR_IN_STATUS || wrong > 0 || nhandled != 1))
+            fail("statuses of failed requests", form * 100 + wrong, code);
+        MPI_Comm_free(&copy);
+    }
+    MPI_Errhandler_free(&handler);
+}
+
 /* MPI_IN_PLACE where it is not allowed, on all ranks that it would harm; MPI reports it. */
 static void misplaced(void)
 {
@@ -691,8 +747,8 @@ int main(int argc, char **argv)
         void (*run)(void);
     } modes[] = {
 #define MODE(name) { #name, name }
-        MODE(collectives), MODE(few),    MODE(progress), MODE(threads),   MODE(killed),
-        MODE(spawn),       MODE(errors), MODE(refused),  MODE(misplaced), MODE(uncommitted),
+        MODE(collectives), MODE(few),     MODE(progress),  MODE(threads),     MODE(killed),   MODE(spawn),
+        MODE(errors),      MODE(refused), MODE(misplaced), MODE(uncommitted), MODE(statuses),
     };
     int provided;
 
