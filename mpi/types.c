@@ -12,7 +12,7 @@ static const struct {
     { MPI_DOUBLE, REAL },
     { MPI_INT, INTEGER },
     { MPI_BYTE, BYTES },
-    { MPI_CHAR, (char)-1 < 0 ? INTEGER : UNSIGNED },
+    { MPI_CHAR, BYTES }, /* MPI reduces no characters */
     { MPI_LONG, INTEGER },
     { MPI_UNSIGNED, UNSIGNED },
     { MPI_UNSIGNED_LONG, UNSIGNED },

@@ -4,6 +4,7 @@
 # Usage: mpi_test.sh LIBPLAIT_MPI RANKS PLAIT_HOSTS OTHER_MPI
 set -u
 library=$(realpath "$1") ranks=$(realpath "$2") hosts=$(realpath "$3") other=$(realpath "$4")
+page=$(realpath "$(dirname "$0")/../../docs/mpi.md")
 out=$(mktemp) || exit 1
 trap 'rm -f "$out"' EXIT
 failed=0
@@ -65,6 +66,12 @@ in_place_where_mpi_has_none_is_for_mpi() {
 }
 a_type_that_is_not_committed_is_an_error_on_all() {
     mpi 0 3 uncommitted && has 3 '^rank [0-2]: MPI_Bcast: .*MPI cannot pack'
+}
+types_that_the_page_names_reduce_on_plait() {
+    mpi 0 2 -x PLAIT_MPI=report names && has 0 'in MPI' && has 28 '^name MPI_'
+    sed -n 's/^name //p' "$out" | sort >"$out.names"
+    sed -n '/^| types that Plait reduces/,/^$/s/`/\n/gp' "$page" | grep '^MPI_' | sort | diff "$out.names" - || show "names differ from the page"
+    rm -f "$out.names"
 }
 errors_of_requests_are_in_their_statuses() {
     mpi 0 3 statuses

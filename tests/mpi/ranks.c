@@ -611,6 +611,56 @@ static void refused(void)
         MPI_Comm_free(&comms[i]);
 }
 
+/* Sums of every type that docs/mpi.md names, and those names. */
+static void names(void)
+{
+#define NAME(name)  \
+    {               \
+#name, name \
+    }
+    const struct {
+        const char *name;
+        MPI_Datatype type;
+    } all[] = { NAME(MPI_FLOAT),
+                NAME(MPI_DOUBLE),
+                NAME(MPI_SIGNED_CHAR),
+                NAME(MPI_UNSIGNED_CHAR),
+                NAME(MPI_INT),
+                NAME(MPI_UNSIGNED),
+                NAME(MPI_LONG),
+                NAME(MPI_UNSIGNED_LONG),
+                NAME(MPI_LONG_LONG),
+                NAME(MPI_LONG_LONG_INT),
+                NAME(MPI_UNSIGNED_LONG_LONG),
+                NAME(MPI_INT8_T),
+                NAME(MPI_INT32_T),
+                NAME(MPI_INT64_T),
+                NAME(MPI_UINT8_T),
+                NAME(MPI_UINT32_T),
+                NAME(MPI_UINT64_T),
+                NAME(MPI_AINT),
+                NAME(MPI_OFFSET),
+                NAME(MPI_COUNT),
+                NAME(MPI_C_COMPLEX),
+                NAME(MPI_C_FLOAT_COMPLEX),
+                NAME(MPI_C_DOUBLE_COMPLEX),
+                NAME(MPI_INTEGER),
+                NAME(MPI_REAL),
+                NAME(MPI_DOUBLE_PRECISION),
+                NAME(MPI_COMPLEX),
+                NAME(MPI_DOUBLE_COMPLEX) };
+
+    use(MPI_COMM_WORLD);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        sent[0] = (char)(rank + 1);
+        MPI_Allreduce(sent, received[0], 1, all[i].type, MPI_SUM, comm);
+        PMPI_Allreduce(sent, received[1], 1, all[i].type, MPI_SUM, comm);
+        same(all[i].name, 16, (long)i, 0);
+        if (rank == 0)
+            printf("name %s\n", all[i].name);
+    }
+}
+
 static int nhandled;
 
 static void handled(MPI_Comm *c, int *code, ...)
@@ -748,7 +798,7 @@ int main(int argc, char **argv)
     } modes[] = {
 #define MODE(name) { #name, name }
         MODE(collectives), MODE(few),     MODE(progress),  MODE(threads),     MODE(killed),   MODE(spawn),
-        MODE(errors),      MODE(refused), MODE(misplaced), MODE(uncommitted), MODE(statuses),
+        MODE(errors),      MODE(refused), MODE(misplaced), MODE(uncommitted), MODE(statuses), MODE(names),
     };
     int provided;
 
