@@ -241,6 +241,52 @@ def an_exception_that_ends_a_child_is_told_to_the_others():
         assert [each.exitcode for each in children] == [0, 1]
 
 
+def an_exception_that_becomes_an_exit_status_is_told_to_the_others():
+    def child(rank):
+        ranks.begin(folder, rank, 2)
+        x = torch.ones(3)
+        if rank == 1:
+            awaited = dist.irecv(x, 0)
+            try:
+                raise ValueError('no such file')
+            except ValueError:
+                sys.exit(1)  # as torch.multiprocessing does
+        wrong(plait.Error, 'rank 1: ValueError: no such file', lambda: dist.all_reduce(x))
+    with tempfile.TemporaryDirectory() as folder:
+        children = [multiprocessing.get_context('fork').Process(target=child, args=(rank,)) for rank in range(2)]
+        for each in children:
+            each.start()
+        for each in children:
+            each.join(ranks.LIMIT // 2)  # well before the group's timeout
+        exits = [each.exitcode for each in children]
+        for each in children:
+            each.kill()
+        assert exits == [0, 1], exits
+
+
+def an_exception_before_destroy_is_told_to_the_others():
+    def body(rank):
+        if rank == 1:
+            raise ValueError('no such file')
+        wrong(plait.Error, 'rank 1: ValueError: no such file', lambda: dist.all_reduce(torch.ones(3)))
+        return 'told'
+    assert outcomes(2, body)[0] == 'told'
+
+
+def destroy_does_not_wait_for_a_message_that_nobody_sends():
+    def body(rank):
+        x = torch.ones(3)
+        work = dist.irecv(x, 1 - rank)
+        ended = threading.Timer(ranks.LIMIT // 2, os._exit, [3])  # well before the group's timeout
+        ended.start()
+        dist.destroy_process_group()
+        del work  # with PyTorch 1.13 the group ends here
+        ended.cancel()
+        ranks.begin(folder, rank, 2, name='next')
+    with tempfile.TemporaryDirectory() as folder:
+        good(2, body)
+
+
 sentences.run([
     wrong_arguments_are_named_and_change_nothing, tensors_of_other_devices_are_refused_by_every_operation,
     settings_of_other_backends_are_refused, ranks_that_differ_are_told_by_wait_and_future,
@@ -249,4 +295,6 @@ sentences.run([
     abort_ends_a_waiting_operation_on_every_rank, a_rank_with_another_backend_is_named,
     a_rank_that_does_not_come_is_named_on_all, backward_of_ddp_raises_the_error_of_its_reduction,
     an_exception_that_ends_a_child_is_told_to_the_others,
+    an_exception_that_becomes_an_exit_status_is_told_to_the_others, an_exception_before_destroy_is_told_to_the_others,
+    destroy_does_not_wait_for_a_message_that_nobody_sends,
 ] + FULL * [an_exception_that_ends_a_script_is_told_to_the_others])

@@ -2,15 +2,15 @@
 """The process group: each operation of PyTorch's as calls of the library."""
 from __future__ import annotations
 
-import collections
 import contextlib
 import ctypes
 import sys
 import threading
+import time
 import weakref
 from datetime import timedelta
 from multiprocessing import util
-from typing import Any, Deque, Dict, Hashable, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Hashable, List, NamedTuple, Optional, Sequence, Set
 
 import numpy
 import torch
@@ -23,11 +23,11 @@ from .._library import Call, lib
 from .._request import Operation, Request
 from ._errors import ArgError, UnsupportedError, meant
 from ._tensors import TYPES, Buffer, operator, splits
-from ._work import Lane, Work, settle
+from ._work import Lane, Work
 
 _TAG = lib.plait_dtype_find(b'float8e5m2')  # a type of which no tensor is mistaken for a tag
 _COLLECTIVES, _MESSAGES = 'collectives', 'messages'  # lanes; futures of messages have one for each direction and peer
-_SHELLS = 1024
+_MOMENT = 1.0  # seconds
 
 
 class _Part(NamedTuple):
@@ -99,16 +99,42 @@ def _abort(comm: Comm, hooks: Any, reason: str) -> None:
     comm.abort(reason)
 
 
-def _leave(comm: Comm, pending: Deque[Work], lanes: Dict[Hashable, Lane], hooks: Any) -> None:
-    """Leave the comm when its group is gone, or with the process. The other ranks learn of an exception."""
-    error = sys.exc_info()[1] or getattr(sys, 'last_value', None)
-    with contextlib.suppress(Error):
-        if util.is_exiting() and error is not None and not isinstance(error, SystemExit):
-            _abort(comm, hooks, f'{type(error).__name__}: {error}')
+def _exception(pending: bool) -> Optional[str]:
+    """The exception that is active or ends the process, or its exit status if operations are pending; else None."""
+    error = sys.exc_info()[1] or (getattr(sys, 'last_value', None) if util.is_exiting() else None)
+    if isinstance(error, SystemExit):  # PyTorch's multiprocessing makes one of each exception
+        if not error.code or (error.__context__ is None and not pending):
+            return None
+        if error.__context__ is None:
+            return f'exit status {error.code}'
+        error = error.__context__
+    return None if error is None else f'{type(error).__name__}: {error}'
+
+
+def _end(pending: Set[Work]) -> bool:
+    """Wait a moment for these; have all ended?"""
+    until = time.monotonic() + _MOMENT
+    while any([not work.is_completed() for work in list(pending)]) or pending:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+def _leave(comm: Comm, pending: Set[Work], lanes: Dict[Hashable, Lane], hooks: Any) -> None:
+    """Leave the comm when its group is gone, or with the process. The other ranks learn of an exception.
+
+    What is pending gets a moment to end; it may wait for what no rank will do any more.
+    """
+    reason = _exception(bool(pending))
+    if reason is None and not _end(pending):
+        reason = 'the group was destroyed before its operations had ended'
+    if reason is not None:
+        with contextlib.suppress(Error):
+            _abort(comm, hooks, reason)
     for hook in list(hooks):
         with contextlib.suppress(Error):
             hook.leave()
-    settle(list(pending))
     with contextlib.suppress(Error):  # a failure has been told by the call that met it
         comm.destroy()
     for lane in lanes.values():
@@ -130,9 +156,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._calls = threading.RLock()  # any thread may call
         self._sequence = 0
         self._timeout = 0.0  # seconds; 0: the comm's
-        self._pending: Deque[Work] = collections.deque()
-        # PyTorch 1.13's C++ holds only the C++ half of a work, whose wait() then needs this half.
-        self._shells: Deque[Work] = collections.deque(maxlen=_SHELLS)
+        self._pending: Set[Work] = set()  # a work leaves it when it has ended
         self._lanes: Dict[Hashable, Lane] = {}
         self._coalesced: Optional[List[Work]] = None
         self._name = self._description = ''
@@ -167,15 +191,14 @@ class ProcessGroup(dist.ProcessGroup):
         """Begin these calls; the work that ends with them."""
         deadline, goes_on = _deadline(opts) or self._timeout, _goes_on(opts)
         with self._calls:
-            while self._pending and self._pending[0].swept():
-                self._shelve()
             try:
                 requests = [self._request(part, deadline, op, rank) for part in parts]
             except Error as error:
                 raise meant(error) from None
             buffers = [buffer for part in parts for buffer in part.buffers]
-            work = Work(parts[0].name if parts else 'nothing', self._lane(lane), requests, buffers, result, check)
-            self._pending.append(work)
+            work = Work(parts[0].name if parts else 'nothing', self._lane(lane), requests, buffers, result, check,
+                        self._pending)
+            self._pending.add(work)
             self._sequence += lane is _COLLECTIVES
             if self._coalesced is not None:
                 self._coalesced.append(work)
@@ -185,12 +208,6 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _lane(self, key: Hashable) -> Lane:
         return self._lanes.setdefault(key, Lane()) if key not in self._lanes else self._lanes[key]
-
-    def _shelve(self) -> None:
-        work = self._pending.popleft()
-        if sys.getrefcount(work) == 2:  # this variable and the argument: only C++ may still wait for it
-            work.forget()
-        self._shells.append(work)
 
     # ---- Parts of one size, or given as a list ---------------------------------------------------------
 

@@ -2,11 +2,11 @@
 """Operations in progress: Work with its wait() and future, and the threads that complete them."""
 from __future__ import annotations
 
-import contextlib
+import collections
 import queue
 import threading
 from datetime import timedelta
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Deque, List, Optional, Set
 
 import torch
 from torch._C import _distributed_c10d as c10d
@@ -16,6 +16,9 @@ from ._errors import TimeoutError, meant  # pylint: disable=redefined-builtin
 from ._tensors import Buffer
 
 _NO_TIMEOUT = timedelta(0)  # PyTorch's
+# PyTorch 1.13's C++ holds only the C++ half of a work, whose wait() then needs this half.
+_shells: Deque[Any] = collections.deque(maxlen=1024)
+_latest = threading.local()  # .shell: this thread's latest one, of which C++ may still get the future
 
 
 class Lane:
@@ -66,10 +69,10 @@ class Work(c10d.Work):
     """
 
     def __init__(self, name: str, lane: Lane, requests: List[Request], buffers: List[Buffer], result: Any,
-                 check: Optional[Callable[[], None]] = None):
+                 check: Optional[Callable[[], None]] = None, pending: Optional[Set[Work]] = None):
         super().__init__()
         self._name, self._lane, self._requests, self._buffers = name, lane, requests, buffers
-        self._result, self._check = result, check
+        self._result, self._check, self._pending = result, check, set() if pending is None else pending
         self._waits = threading.RLock()  # held by who drives it
         self._state = threading.Lock()  # of what follows
         self._ended, self._error = False, None
@@ -98,6 +101,14 @@ class Work(c10d.Work):
             over.set()
         if given is not None:
             given.set_result((error, self._result))
+        self._pending.discard(self)
+
+    def __del__(self, shells: Deque[Any] = _shells, latest: Any = _latest) -> None:
+        """Nobody in Python has it any more. It lives on, without its result when the next one has come."""
+        before, latest.shell = getattr(latest, 'shell', None), self
+        if before is not None:
+            before._result = before._given = before._future = None
+        shells.append(self)
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
         """Wait for its end; raises its error, and after `timeout` TimeoutError, while the operation goes on."""
@@ -147,10 +158,6 @@ class Work(c10d.Work):
         except Exception:  # pylint: disable=broad-except
             return True  # finish() gets the error, and waits for the others
 
-    def swept(self) -> bool:
-        """Has it ended, as far as can be told without running callbacks?"""
-        return self._ended or (self._given is None and self.is_completed())
-
     def is_success(self) -> bool:
         return self.is_completed() and self._error is None
 
@@ -162,13 +169,3 @@ class Work(c10d.Work):
 
     def synchronize(self) -> None:
         self.wait()
-
-    def forget(self) -> None:
-        """Nobody asks for its result any more."""
-        self._result = None
-
-
-def settle(works: List[Work]) -> None:
-    for work in works:
-        with contextlib.suppress(Exception):
-            work.finish()
