@@ -4,6 +4,8 @@
 import datetime
 import functools
 import operator
+import sys
+import threading
 import time
 import warnings
 import weakref
@@ -17,6 +19,7 @@ import plait
 import sentences
 import torch_ranks as ranks
 from plait.torch._rendezvous import meet
+from plait.torch._work import Lane
 from torch_ranks import equal, good, wrong
 
 warnings.simplefilter('ignore')  # of deprecated calls, which must work, too
@@ -285,6 +288,18 @@ def several_tensors_go_in_one_call():
         group._end_coalescing().wait()
         for y in ys:
             equal(y, N)
+        if rank == 0:  # it tells whether all have ended without waiting for that
+            group._start_coalescing()
+            group.recv([ys[0]], 1)
+            work = group._end_coalescing()
+            assert not work.is_completed()
+        dist.barrier()
+        if rank == 1:
+            dist.send(ys[0] + 1, 0)
+        elif rank == 0:
+            while not work.is_completed():
+                time.sleep(0.001)
+            equal(ys[0], N + 1)
         right, left = torch.full((4,), float(rank)), torch.zeros(4)
         works = dist.batch_isend_irecv([dist.P2POp(dist.isend, right, (rank + 1) % N),
                                         dist.P2POp(dist.irecv, left, (rank - 1) % N)])
@@ -339,6 +354,31 @@ def a_message_that_is_awaited_keeps_no_tensors_of_later_operations():
         else:
             dist.send(torch.zeros(1), 0)
     good(2, body)
+
+
+def threads_that_need_a_lane_at_once_start_one_thread():
+    class Done:
+        def finish(self):
+            pass
+
+    def put():
+        together.wait()
+        lane.put(Done())
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(30):
+            lane, together = Lane(), threading.Barrier(4)
+            threads = [threading.Thread(target=put) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            lane.end()
+            lane._thread.join()
+            assert not [thread for thread in threading.enumerate() if thread.name == 'plait.torch']
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def futures_have_the_results_and_run_callbacks():
@@ -480,6 +520,7 @@ sentences.run([
     data_moves_in_every_dtype, what_gloo_does_is_done_alike, tensors_that_are_not_in_one_piece_are_packed,
     parts_may_differ_in_size, several_tensors_go_in_one_call, works_end_in_any_order_of_waiting,
     a_message_that_is_awaited_keeps_no_tensors_of_later_operations,
+    threads_that_need_a_lane_at_once_start_one_thread,
     futures_have_the_results_and_run_callbacks, operations_go_on_without_the_rank,
     groups_of_some_ranks_work_beside_each_other, a_store_serves_one_group_after_the_other, objects_travel,
     messages_keep_their_order_and_carry_tags, the_name_of_the_backend_and_its_class_are_known,

@@ -6,11 +6,12 @@ import collections
 import queue
 import threading
 from datetime import timedelta
-from typing import Any, Callable, Deque, List, Optional, Set
+from typing import Any, Callable, Deque, List, Optional, Sequence, Set
 
 import torch
 from torch._C import _distributed_c10d as c10d
 
+from .._errors import Error
 from .._request import Request, wait_all
 from ._errors import TimeoutError, meant  # pylint: disable=redefined-builtin
 from ._tensors import Buffer
@@ -26,6 +27,7 @@ class Lane:
 
     def __init__(self) -> None:
         self._works: Any = queue.SimpleQueue()
+        self._starts = threading.Lock()
         self._thread: Optional[threading.Thread] = None
         self._inner: Optional[Lane] = None
 
@@ -34,9 +36,10 @@ class Lane:
             self._inner = self._inner or Lane()
             self._inner.put(work)
             return
-        if self._thread is None:
-            self._thread = threading.Thread(target=_complete, args=(self._works,), name='plait.torch', daemon=True)
-            self._thread.start()
+        with self._starts:
+            if self._thread is None:
+                self._thread = threading.Thread(target=_complete, args=(self._works,), name='plait.torch', daemon=True)
+                self._thread.start()
         self._works.put(work)
 
     def end(self) -> None:
@@ -68,7 +71,7 @@ class Work(c10d.Work):
     future's callbacks need nobody to wait.
     """
 
-    def __init__(self, name: str, lane: Lane, requests: List[Request], buffers: List[Buffer], result: Any,
+    def __init__(self, name: str, lane: Lane, requests: Sequence[Any], buffers: List[Buffer], result: Any,
                  check: Optional[Callable[[], None]] = None, pending: Optional[Set[Work]] = None):
         super().__init__()
         self._name, self._lane, self._requests, self._buffers = name, lane, requests, buffers
@@ -152,10 +155,14 @@ class Work(c10d.Work):
                 self._waits.release()
         return self._ended
 
+    def test(self) -> bool:
+        """As a request's, for the work of several."""
+        return self.is_completed()
+
     def _tested(self) -> bool:
         try:
             return all([request.test() for request in self._requests])
-        except Exception:  # pylint: disable=broad-except
+        except Error:
             return True  # finish() gets the error, and waits for the others
 
     def is_success(self) -> bool:
