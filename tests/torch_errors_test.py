@@ -24,7 +24,8 @@ FULL = os.environ.get('PLAIT_TEST_TIER') == 'full'
 
 def wrong_arguments_are_named_and_change_nothing():
     def body(rank):
-        group, x = dist.group.WORLD, torch.ones(4)
+        group, x, product = dist.group.WORLD, torch.full((4,), 2.0), dist.distributed_c10d.AllreduceCoalescedOptions()
+        product.reduceOp = ReduceOp.PRODUCT
         for text, call in (
                 (r'layout torch.sparse_coo; use .to_dense', lambda: dist.all_reduce(torch.eye(2).to_sparse())),
                 (r'dtype torch.quint8; it must be one of float32', lambda: group.broadcast(
@@ -48,12 +49,16 @@ def wrong_arguments_are_named_and_change_nothing():
                 (r'input_split_sizes is \[1, 1\]; it must be 2 numbers of 0 or more whose sum is 4',
                  lambda: dist.all_to_all_single(x, x, [2, 2], [1, 1])),
                 (r'src is None, but messages are received from a given rank', lambda: dist.recv(x)),
+                (r'op is PRODUCT, but torch.complex64 has SUM, AVG',
+                 lambda: group.allreduce_coalesced([x, x + 0j], product)),
+                (r'tensors\[0\] has elements that share memory', lambda: dist.all_reduce(x[:1].expand(4))),
+                (r'inputs has 0 entries', lambda: group.reduce_scatter([x], [])),
                 (r'root is 2', lambda: group.broadcast([x], 2)),
                 (r'\b5\b', lambda: group.send([x], 5)),
                 (r'of type int; it must be a tensor', lambda: group.allreduce([3]))):
             wrong((plait.ArgError, plait.UnsupportedError), text, call)
         dist.all_reduce(x)
-        equal(x, 2)
+        equal(x, 4)
     good(2, body)
 
 

@@ -10,7 +10,7 @@ import time
 import weakref
 from datetime import timedelta
 from multiprocessing import util
-from typing import Any, Dict, Hashable, List, NamedTuple, Optional, Sequence, Set
+from typing import Any, Dict, Hashable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy
 import torch
@@ -169,7 +169,8 @@ class ProcessGroup(dist.ProcessGroup):
 
     # ---- Beginning an operation ----------------------------------------------------------------------
 
-    def _request(self, part: _Part, deadline: float, op: Any, rank: Optional[int]) -> Request:
+    def _bound(self, part: _Part, deadline: float, op: Any, rank: Optional[int]) -> Tuple[Any, ...]:
+        """Arguments of Comm._begin(). Nothing has begun when one of several calls is refused."""
         name, arguments, buffers = part
         call, function, factor = Call(ctypes.sizeof(Call), deadline=deadline), None, None
         if op is not None:
@@ -184,7 +185,7 @@ class ProcessGroup(dist.ProcessGroup):
         if rank is not None:
             arguments.append(rank)
         kept = [buffer.kept for buffer in buffers]
-        return self._comm._begin(name, arguments, call, Operation(self._comm, [kept, factor], function, None), Request)
+        return name, arguments, call, Operation(self._comm, [kept, factor], function, None), Request
 
     def _run(self, parts: List[_Part], result: Any, opts: Any = None, op: Any = None, rank: Optional[int] = None,
              lane: Hashable = _COLLECTIVES, check: Any = None) -> Work:
@@ -192,7 +193,8 @@ class ProcessGroup(dist.ProcessGroup):
         deadline, goes_on = _deadline(opts) or self._timeout, _goes_on(opts)
         with self._calls:
             try:
-                requests = [self._request(part, deadline, op, rank) for part in parts]
+                calls = [self._bound(part, deadline, op, rank) for part in parts]
+                requests = [self._comm._begin(*call) for call in calls]
             except Error as error:
                 raise meant(error) from None
             buffers = [buffer for part in parts for buffer in part.buffers]
@@ -301,7 +303,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         outputs, inputs = _one('reduce_scatter', 'outputs', outputs), list(inputs)
-        inputs = inputs if isinstance(inputs[0], torch.Tensor) else _one('reduce_scatter', 'inputs', inputs)[0]
+        inputs = inputs if inputs and isinstance(inputs[0], torch.Tensor) else _one('reduce_scatter', 'inputs', inputs)[0]
         inputs = self._for_each('reduce_scatter', 'inputs', list(inputs))
         return self._run([self._scatters('reduce_scatter', outputs[0], inputs)], outputs, opts, op=_op(opts))
 

@@ -114,6 +114,11 @@ class Buffer:
         self.kept: Any = tensors
         self.address = tensors[0].data_ptr() if len(tensors) == 1 and _plain(tensors[0]) else self._joined(tensors)
         if self.address is None:
+            for k, tensor in enumerate(tensors):
+                if store and tensor.numel() > 0 and any(n > 1 and not step for n, step in
+                                                        zip(tensor.shape, tensor.stride())):
+                    raise ArgError(f'{call}: {what}[{k}] has elements that share memory, as of expand(); results need '
+                                   'a tensor without: use .contiguous()')
             self._copy(tensors, load, store)
 
     @staticmethod
