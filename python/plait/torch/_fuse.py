@@ -12,7 +12,7 @@ from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from .._errors import Error
-from .._fusion import Fusion, options_of
+from .._fusion import NO_TYPE, Fusion, options_of
 from ._errors import ArgError, meant
 from ._group import ProcessGroup
 from ._tensors import TYPES, fits
@@ -120,6 +120,17 @@ def _wrapped(model: torch.nn.Module, options: Dict[str, Any]) -> DistributedData
         dist._DEFAULT_FIRST_BUCKET_BYTES = first
 
 
+def _check_layout(layout: Any, ntensor: Optional[int]) -> None:
+    """What the library would refuse only in the first backward pass. ntensor: None if not known."""
+    if isinstance(layout, int) and layout < 0:
+        raise ArgError(f'fuse: layout is {layout}; bytes of a bucket must be 0 or more')
+    if isinstance(layout, (list, tuple)):
+        most = max([0, *layout]) if ntensor is None else ntensor - 1
+        if any(a >= b for a, b in zip([0, *layout], layout)) or max([0, *layout]) > most:
+            number = 'the number of tensors' if ntensor is None else f'{ntensor} tensors'
+            raise ArgError(f'fuse: layout is {layout}; its numbers must increase, from 1 to {number} - 1')
+
+
 def fuse(model: torch.nn.Module, *, layout: Any = 'computed', payload: Any = None,
          round: str = 'default',  # pylint: disable=redefined-builtin
          reproducible: bool = False, **options: Any) -> DistributedDataParallel:
@@ -127,7 +138,7 @@ def fuse(model: torch.nn.Module, *, layout: Any = 'computed', payload: Any = Non
 
     model         a module, or a DistributedDataParallel without a hook, whose buckets are then the fusion's tensors
     layout        "computed" from the first backward passes, "cubic", bytes of a bucket, or a list of the numbers of
-                  tensors at which buckets begin
+                  tensors at which further buckets begin ([]: one bucket)
     payload       torch.bfloat16 or torch.float16: what float32 gradients travel as; None: as they are
     round         "once", "hop" or "default", as in Comm.create()
     reproducible  True: bits that do not depend on buckets or algorithm
@@ -138,6 +149,14 @@ def fuse(model: torch.nn.Module, *, layout: Any = 'computed', payload: Any = Non
     parameters = {name: parameter for name, parameter in named if parameter.requires_grad}
     for name, parameter in parameters.items():
         fits('fuse', name, parameter)
+    _check_layout(layout, None if wrapped else len(parameters))
+    name = str(payload).replace('torch.', '') if isinstance(payload, torch.dtype) else payload
+    try:
+        found, cuts = options_of('avg', layout, name, round, reproducible, False, True, False, 'fuse')
+    except Error as error:
+        raise meant(error) from None
+    if found.payload not in (NO_TYPE, TYPES[torch.bfloat16].number, TYPES[torch.float16].number):
+        raise ArgError(f'fuse: payload is {payload}; it must be torch.bfloat16, torch.float16 or None')
     if wrapped:
         if options:
             raise ArgError(f'fuse: {", ".join(options)} is an option of DistributedDataParallel, which model is '
@@ -145,11 +164,6 @@ def fuse(model: torch.nn.Module, *, layout: Any = 'computed', payload: Any = Non
     else:
         model = _wrapped(model, {'bucket_cap_mb': 0, **options})
     group = _group_of(model)
-    payload = str(payload).replace('torch.', '') if isinstance(payload, torch.dtype) else payload
-    try:
-        found, cuts = options_of('avg', layout, payload, round, reproducible, False, True, False, 'fuse')
-    except Error as error:
-        raise meant(error) from None
     hook = Hook(group, {id(parameter): name for name, parameter in parameters.items()}, found, cuts)
     model.register_comm_hook(None, hook.reduce)
     return model
