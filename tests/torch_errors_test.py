@@ -86,6 +86,16 @@ def settings_of_other_backends_are_refused():
     good(1, body)
 
 
+def a_timeout_may_be_very_long_but_not_zero():
+    def body(_rank):
+        for timeout in (datetime.timedelta(days=30), datetime.timedelta.max):
+            group = dist.new_group(timeout=timeout)
+            dist.all_reduce(torch.ones(1), group=group, async_op=True).wait(datetime.timedelta.max)
+        wrong(plait.ArgError, 'timeout= is 0 s; it must be more than 0',
+              lambda: dist.new_group(timeout=datetime.timedelta(0)))
+    good(1, body)
+
+
 def ranks_that_differ_are_told_by_wait_and_future():
     def body(rank):
         work = dist.all_reduce(torch.ones(10 + rank), async_op=True)
@@ -107,6 +117,19 @@ def a_tag_out_of_order_is_named():
                   lambda: dist.recv(x, 0, tag=8))
         dist.all_reduce(x)
     good(2, body)
+
+
+def a_tag_of_one_side_only_is_named():
+    def body(rank):
+        x = torch.ones(3)
+        text = 'rank 0 sent with a tag, this recv of rank 1 has none' if sent else \
+            'rank 0 sent with no tag, this recv of rank 1 has one'
+        if rank == 1:
+            wrong(plait.MismatchError, text, lambda: dist.recv(x, 0, tag=received))
+        else:
+            ranks.ranks.wrong(RuntimeError, text, lambda: [dist.send(x, 1, tag=sent), dist.all_reduce(x)])
+    for sent, received in ((5, 0), (0, 5)):
+        good(2, body)
 
 
 def a_rank_that_dies_is_named():
@@ -294,8 +317,9 @@ def destroy_does_not_wait_for_a_message_that_nobody_sends():
 
 sentences.run([
     wrong_arguments_are_named_and_change_nothing, tensors_of_other_devices_are_refused_by_every_operation,
-    settings_of_other_backends_are_refused, ranks_that_differ_are_told_by_wait_and_future,
-    a_tag_out_of_order_is_named, a_rank_that_dies_is_named,
+    settings_of_other_backends_are_refused, a_timeout_may_be_very_long_but_not_zero,
+    ranks_that_differ_are_told_by_wait_and_future,
+    a_tag_out_of_order_is_named, a_tag_of_one_side_only_is_named, a_rank_that_dies_is_named,
     a_late_rank_is_named_after_the_timeout, wait_may_have_a_timeout_and_the_operation_goes_on,
     abort_ends_a_waiting_operation_on_every_rank, a_rank_with_another_backend_is_named,
     a_rank_that_does_not_come_is_named_on_all, backward_of_ddp_raises_the_error_of_its_reduction,

@@ -9,10 +9,11 @@ import time
 from typing import Any, List, Tuple
 
 from .._comm import Comm, Id, unique_id
-from ._errors import TimeoutError, meant  # pylint: disable=redefined-builtin
+from ._errors import ArgError, TimeoutError, meant  # pylint: disable=redefined-builtin
 
 _POLL = 0.001, 0.02  # seconds between looks: at first, at most
 _GRACE = 3.0
+_LONGEST = 1e6  # seconds of a timeout
 _WARN = 30.0  # seconds until a log line names who is missing
 _log = logging.getLogger('plait.torch')
 
@@ -95,6 +96,10 @@ def _get_id(mail: _Mail, rank: int, seconds: float) -> bytes:
 
 def meet(store: Any, rank: int, nrank: int, seconds: float, name: str) -> Comm:
     """The comm of a process group. `seconds` is the group's timeout: of the meeting, and of each operation."""
+    if abs(seconds) > _LONGEST:  # PyTorch gives timedelta.max as a negative number
+        seconds = _LONGEST
+    if seconds <= 0:
+        raise ArgError(f'init: timeout= is {seconds:g} s; it must be more than 0')
     uid = None
     if nrank > 1:
         # The others give rank 0 some time to tell them what kept it.

@@ -129,7 +129,7 @@ class Work(c10d.Work):
             if self._ended:
                 return
         self._lane.put(self)
-        if not self._over.wait(seconds):
+        if not self._over.wait(min(seconds, threading.TIMEOUT_MAX)):
             raise TimeoutError(f'{self._name}: wait() has waited its timeout of {seconds:g} s. The operation goes on: '
                                'wait again, or end it with abort()')
 
