@@ -114,7 +114,7 @@ def _exception(pending: bool) -> Optional[str]:
 def _end(pending: Set[Work]) -> bool:
     """Wait a moment for these; have all ended?"""
     until = time.monotonic() + _MOMENT
-    while any([not work.is_completed() for work in list(pending)]) or pending:
+    while any([not work.is_completed() for work in list(pending)]):
         if time.monotonic() > until:
             return False
         time.sleep(0.001)

@@ -100,11 +100,11 @@ class Work(c10d.Work):
             with self._state:
                 self._ended, self._error, self._requests, self._buffers = True, error, [], []
                 given, over = self._given, self._over
+        self._pending.discard(self)
         if over is not None:
             over.set()
         if given is not None:
             given.set_result((error, self._result))
-        self._pending.discard(self)
 
     def __del__(self, shells: Deque[Any] = _shells, latest: Any = _latest) -> None:
         """Nobody in Python has it any more. It lives on, without its result when the next one has come."""
