@@ -7,8 +7,8 @@ library=$(realpath "$1") ranks=$(realpath "$2") hosts=$(realpath "$3") other=$(r
 page=$(realpath "$(dirname "$0")/../../docs/mpi.md")
 out=$(mktemp) || exit 1
 trap 'rm -f "$out"' EXIT
-failed=0
-skipped=0
+failed=0 # of the present function
+any=0
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export PLAIT_CALIBRATE=0 # no subject here, and tens of ms of every process
 unset PLAIT_MPI $(env | sed -n 's/^\(OMPI_COMM_[A-Z_]*\|PMIX_[A-Z_]*\)=.*/\1/p')
@@ -104,9 +104,8 @@ without_a_comm_of_plait_all_stay_in_mpi() {
 }
 over_hosts() {
     if [ "$(id -u)" -ne 0 ] || ! unshare -n true 2>/dev/null; then
-        echo "skipped: virtual hosts need root"
-        skipped=1
-        return
+        echo "virtual hosts need root"
+        return 77
     fi
     local mode
     for mode in progress few; do
@@ -117,8 +116,12 @@ over_hosts() {
 }
 
 for name in $(declare -F | sed -n 's/^declare -f //p' | grep _); do
-    echo "[ RUN ] $name"
+    printf '[ RUN      ] %s\n' "$name"
+    failed=0
     "$name"
+    [ $? -eq 77 ] && [ $failed -eq 0 ] && printf '[  SKIPPED ] %s\n' "$name" && continue
+    [ $failed -eq 0 ] && printf '[       OK ] %s\n' "$name" && continue
+    printf '[  FAILED  ] %s\n' "$name"
+    any=1
 done
-[ $failed -eq 0 ] && [ $skipped -eq 1 ] && exit 77
-exit $failed
+exit $any

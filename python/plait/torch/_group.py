@@ -303,7 +303,8 @@ class ProcessGroup(dist.ProcessGroup):
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         outputs, inputs = _one('reduce_scatter', 'outputs', outputs), list(inputs)
-        inputs = inputs if inputs and isinstance(inputs[0], torch.Tensor) else _one('reduce_scatter', 'inputs', inputs)[0]
+        if not inputs or not isinstance(inputs[0], torch.Tensor):
+            inputs = _one('reduce_scatter', 'inputs', inputs)[0]
         inputs = self._for_each('reduce_scatter', 'inputs', list(inputs))
         return self._run([self._scatters('reduce_scatter', outputs[0], inputs)], outputs, opts, op=_op(opts))
 
