@@ -25,7 +25,7 @@ static _Thread_local struct {
     MPI_Comm mpi;
     struct plait_mpi_comm *comm;
     unsigned generation;
-    bool hooked, inside;
+    void (*idle)(void); /* the program's own plait_idle_set() */
 } last;
 
 /* ---- Progress of MPI while Plait waits -------------------------------------------------------------------------- */
@@ -34,22 +34,19 @@ static void poke(void)
 {
     int flag;
 
-    if (last.inside)
-        PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, plait_mpi_own, &flag, MPI_STATUS_IGNORE);
+    PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, plait_mpi_own, &flag, MPI_STATUS_IGNORE);
+    if (last.idle != NULL)
+        last.idle();
 }
 
 void plait_mpi_enter(void)
 {
-    if (!last.hooked) {
-        plait_idle_set(poke);
-        last.hooked = true;
-    }
-    last.inside = true;
+    last.idle = plait_idle_set(poke);
 }
 
 void plait_mpi_leave(void)
 {
-    last.inside = false;
+    plait_idle_set(last.idle);
 }
 
 /* ---- The list --------------------------------------------------------------------------------------------------- */
@@ -104,8 +101,6 @@ void plait_mpi_comms_finish(void)
             break;
         PMPI_Comm_delete_attr(mpi, key); /* the newest first, on all ranks */
     }
-    plait_idle_set(NULL);
-    last.hooked = false;
     PMPI_Comm_free(&plait_mpi_own);
 }
 
@@ -142,17 +137,25 @@ static enum plait_mpi_why look(struct plait_mpi_comm *c)
                                                 : PLAIT_MPI_RUNS;
 }
 
-static bool is_on_one_host(const struct plait_mpi_comm *c)
+static atomic_bool failed_once;
+
+/* What holds on all ranks: they are on one host; none of them has failed to make a comm. */
+struct answers {
+    int one_host, unfailed;
+};
+
+static bool ask(const struct plait_mpi_comm *c, struct answers *all)
 {
+    struct answers mine = { .unfailed = !atomic_load(&failed_once) };
     MPI_Comm host;
-    int n = 0, all;
+    int n = 0;
 
     if (PMPI_Comm_split_type(c->mpi, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) == MPI_SUCCESS) {
         PMPI_Comm_size(host, &n);
         PMPI_Comm_free(&host);
     }
-    n = n == c->nrank;
-    return PMPI_Allreduce(&n, &all, 1, MPI_INT, MPI_MIN, c->mpi) == MPI_SUCCESS && all;
+    mine.one_host = n == c->nrank;
+    return PMPI_Allreduce(&mine, all, 2, MPI_INT, MPI_MIN, c->mpi) == MPI_SUCCESS;
 }
 
 static enum plait_status allgather(void *context, const void *mine, size_t bytes, void *all)
@@ -162,11 +165,11 @@ static enum plait_status allgather(void *context, const void *mine, size_t bytes
                : PLAIT_ERR_SYSTEM;
 }
 
-static enum plait_status share_id(struct plait_mpi_comm *c, struct plait_unique_id *id)
+static enum plait_status share_id(struct plait_mpi_comm *c, bool one_host, struct plait_unique_id *id)
 {
     enum plait_status status = PLAIT_OK;
 
-    if (!is_on_one_host(c))
+    if (!one_host)
         return plait_unique_id_exchange((uint32_t)c->rank, (uint32_t)c->nrank, allgather, &c->mpi, id);
     if (c->rank == 0)
         status = plait_unique_id_create(id); /* a wrong id fails on all ranks */
@@ -199,36 +202,43 @@ static enum plait_status meet(struct plait_mpi_comm *c, const struct plait_uniqu
     return status;
 }
 
-/* The lowest rank that failed; -1: none, on all ranks. */
-static int find_failed(const struct plait_mpi_comm *c, bool made)
+enum { CAUSE, VICTIM, MADE };
+
+/* The lowest rank that failed, by itself if there is one; -1: none, on all ranks. */
+static int find_failed(const struct plait_mpi_comm *c, int how)
 {
     const struct {
-        int made, rank;
-    } mine = { made, c->rank };
+        int how, rank;
+    } mine = { how, c->rank };
     struct {
-        int made, rank;
+        int how, rank;
     } all;
 
     if (PMPI_Allreduce(&mine, &all, 1, MPI_2INT, MPI_MINLOC, c->mpi) != MPI_SUCCESS)
         return c->rank;
-    return all.made ? -1 : all.rank;
+    return all.how == MADE ? -1 : all.rank;
 }
 
 static enum plait_mpi_why make(struct plait_mpi_comm *c)
 {
     struct plait_unique_id id = { { 0 } };
-    enum plait_status status = share_id(c, &id);
+    struct answers all;
     char text[1100];
 
+    if (!ask(c, &all) || !all.unfailed)
+        return PLAIT_MPI_FAILED;
+    enum plait_status status = share_id(c, all.one_host, &id);
     if (status == PLAIT_OK)
         status = meet(c, &id);
-    const int failed = find_failed(c, status == PLAIT_OK);
+    const int how = status == PLAIT_OK ? MADE : status > PLAIT_ERR_PEER ? CAUSE : VICTIM;
+    const int failed = find_failed(c, how);
     if (failed < 0)
         return PLAIT_MPI_RUNS;
-    if (failed == c->rank) {
+    if (failed == c->rank || how == CAUSE) {
         snprintf(text, sizeof text, "an MPI communicator of %d ranks stays in MPI: %s", c->nrank, plait_last_error());
         plait_log_write(PLAIT_LOG_WARN, text);
     }
+    atomic_store(&failed_once, true);
     plait_comm_destroy(c->plait);
     c->plait = NULL;
     return PLAIT_MPI_FAILED;

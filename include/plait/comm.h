@@ -167,9 +167,10 @@ PLAIT_API void plait_interrupt_set(int (*interrupted)(void));
  *
  * idle    called while a call waits, after it has spun: every few yields. The wait does not sleep then, so it uses its
  *         processor as MPI's waits do. NULL: none, as at first. It may call the library, but nothing that waits
+ * Returns the function that was set before, or NULL.
  * Thread: any; the setting applies to this thread alone
  */
-PLAIT_API void plait_idle_set(void (*idle)(void));
+PLAIT_API void (*plait_idle_set(void (*idle)(void)))(void);
 
 /**
  * State of a comm: still in asynchronous creation, ready, or failed on this rank or another?

@@ -42,9 +42,12 @@ bool plait_interrupted(void)
     return ends;
 }
 
-void plait_idle_set(void (*idle)(void))
+void (*plait_idle_set(void (*idle)(void)))(void)
 {
+    void (*const before)(void) = idles;
+
     idles = idle;
+    return before;
 }
 
 bool plait_idle(void)

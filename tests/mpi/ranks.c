@@ -356,28 +356,27 @@ static void all_moves(int every)
 /* Parts that are sent lie in gaps of those that are received: before, between and behind them. */
 static void neighbours(long which, long at)
 {
-    int *const b = (int *)(void *)received[0], counts[64], one[64], rows[64], odd[64], even[64], far[64];
+    int *const b = (int *)(void *)received[0], counts[64], one[64], rows[64], even[64], far[64];
 
     for (int r = 0; r < nrank; r++) {
         counts[r] = r == nrank / 2 ? 0 : 4;
         one[r] = 1;
-        rows[r] = 4 + 4 * r;
+        rows[r] = 5 + 4 * r;
         even[r] = 2 * r;
-        odd[r] = 2 * r + 1;
         far[r] = (int)at + 4 * r;
     }
     switch (which) {
     case 0:
-        RUN(Gatherv, Igatherv, b, counts[rank], MPI_INT, b, counts, rows, MPI_INT, root, comm);
+        RUN(Gatherv, Igatherv, b + 1, counts[rank], MPI_INT, b, counts, rows, MPI_INT, root, comm);
         break;
     case 1:
-        RUN(Allgatherv, Iallgatherv, b, counts[rank], MPI_INT, b, counts, rows, MPI_INT, comm);
+        RUN(Allgatherv, Iallgatherv, b + 1, counts[rank], MPI_INT, b, counts, rows, MPI_INT, comm);
         break;
     case 2:
         RUN(Allgatherv, Iallgatherv, b + 1, 1, MPI_INT, b, one, even, MPI_INT, comm);
         break;
     case 3:
-        RUN(Alltoallv, Ialltoallv, b, one, even, MPI_INT, b, one, odd, MPI_INT, comm);
+        RUN(Alltoallv, Ialltoallv, b, one, even, MPI_INT, b + 1, one, even, MPI_INT, comm);
         break;
     case 4:
         RUN(Alltoallv, Ialltoallv, b + 1, one, even, MPI_INT, b, one, even, MPI_INT, comm);
@@ -505,6 +504,10 @@ static void progress(void)
     }
     if (parts[0] != nrank || parts[1] != nrank || parts[2] != 1 || parts[3] != 1)
         fail("requests of both kinds", parts[0], parts[2]);
+    MPI_Comm copy; /* no comm of Plait either, if the first could not be made */
+    MPI_Comm_split(comm, rank == 0, 0, &copy);
+    MPI_Barrier(copy);
+    MPI_Comm_free(&copy);
     free(big);
 }
 
