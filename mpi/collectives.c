@@ -168,7 +168,7 @@ static char *start_of(const struct plait_mpi_side *s, int r)
     return s->bytes + (s->parts != NULL ? s->parts[s->n + r] : (size_t)r * s->count * s->type.size);
 }
 
-/* Of the part that this rank sends itself it says the size twice. */
+/* The block that this rank sends to itself must have the same size on both sides. */
 static int compare(struct plait_mpi_call *c, size_t sent, size_t received)
 {
     char text[120];

@@ -19,7 +19,7 @@ static int key = MPI_KEYVAL_INVALID;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
 static struct plait_mpi_comm *first;
 
-/* The last communicator that this thread has used. A communicator that ends makes all of them old. */
+/* The last communicator that each thread has used. When a communicator ends, a new generation makes all these invalid. */
 static atomic_uint generation = 1;
 static _Thread_local struct {
     MPI_Comm mpi;
@@ -106,7 +106,7 @@ void plait_mpi_comms_finish(void)
 
 /* ---- Making one ------------------------------------------------------------------------------------------------- */
 
-/* Are all its ranks in this MPI_COMM_WORLD? They have the same answer: those of a world share it. */
+/* Are all its ranks in this rank's MPI_COMM_WORLD? Then they have the same world, so all ranks find the same answer. */
 static bool is_of_one_world(MPI_Comm mpi, int nrank)
 {
     MPI_Group world, here, both;
