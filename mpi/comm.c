@@ -19,7 +19,7 @@ static int key = MPI_KEYVAL_INVALID;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
 static struct plait_mpi_comm *first;
 
-/* The last communicator that each thread has used. When a communicator ends, a new generation makes all these invalid. */
+/* The last communicator that each thread has used. When one ends, a new generation makes all of these invalid. */
 static atomic_uint generation = 1;
 static _Thread_local struct {
     MPI_Comm mpi;

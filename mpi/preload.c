@@ -81,7 +81,7 @@ static void *next(const char *name, const void *caller)
     }                                                                                                          \
     EXPORT int MPI_##iname(MPI_UNWRAP parameters, MPI_Request *request)                                        \
     {                                                                                                          \
-        const struct plait_mpi_table *t = request != NULL ? loaded() : NULL; /* NULL: MPI reports it */      \
+        const struct plait_mpi_table *t = request != NULL ? loaded() : NULL; /* NULL: MPI reports it */        \
         return t != NULL ? t->name(MPI_UNWRAP arguments, request)                                              \
                          : NEXT(iname, (MPI_UNWRAP parameters, MPI_Request *))(MPI_UNWRAP arguments, request); \
     }
