@@ -59,7 +59,7 @@ NOT_HERE = [  # pattern, and the reason, or the file of the test that runs it an
     (r'^(sudo )?meson install\b', 'tests/install_test.sh', r'meson install -C'),
     (r'^sudo ldconfig$|^ip link set|^ulimit -l unlimited$', CHANGES),
     (r'uninstall$', 'tests/install_test.sh', r'meson --internal uninstall'),
-    (r'^pip install', NETWORK),
+    (r'^pip install|^dnf install', NETWORK), (r'^python3 -m build --sdist', 'tests/sdist_test.py', r"'sdist'"),
     (r'^make MPI=1 |build/all_reduce_perf|^nvidia-|\| nvidia-', NEEDS_GPU),
     (r'^build/\w+/tests/campaign', 'tests/meson.build', r"^test\('campaign'"),
     (r'^build/\w+/train/train_kill_test', 'train/meson.build', r"test\('train_kill'"),

@@ -170,7 +170,8 @@ PLAIT_API void plait_interrupt_set(int (*interrupted)(void));
  * Returns the function that was set before, or NULL.
  * Thread: any; the setting applies to this thread alone
  */
-PLAIT_API void (*plait_idle_set(void (*idle)(void)))(void);
+typedef void (*plait_idle_function)(void);
+PLAIT_API plait_idle_function plait_idle_set(plait_idle_function idle);
 
 /**
  * State of a comm: still in asynchronous creation, ready, or failed on this rank or another?

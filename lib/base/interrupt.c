@@ -42,7 +42,7 @@ bool plait_interrupted(void)
     return ends;
 }
 
-void (*plait_idle_set(void (*idle)(void)))(void)
+plait_idle_function plait_idle_set(plait_idle_function idle)
 {
     void (*const before)(void) = idles;
 
