@@ -161,6 +161,8 @@ PLAIT_API enum plait_status plait_comm_abort(struct plait_comm *comm, const char
  */
 PLAIT_API void plait_interrupt_set(int (*interrupted)(void));
 
+typedef void (*plait_idle_function)(void);
+
 /**
  * Let another library of the program make progress while this thread waits in a call of this one. Else two libraries
  * can wait for each other: a rank that waits here may have to answer, in MPI, a rank that has not come here yet.
@@ -170,7 +172,6 @@ PLAIT_API void plait_interrupt_set(int (*interrupted)(void));
  * Returns the function that was set before, or NULL.
  * Thread: any; the setting applies to this thread alone
  */
-typedef void (*plait_idle_function)(void);
 PLAIT_API plait_idle_function plait_idle_set(plait_idle_function idle);
 
 /**
