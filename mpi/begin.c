@@ -139,11 +139,13 @@ static int begin(void)
 
 bool plait_mpi_is_on(void)
 {
-    const int now = atomic_load_explicit(&mode, memory_order_acquire);
+    int now = atomic_load_explicit(&mode, memory_order_acquire);
 
-    if (now == UNKNOWN)
+    if (now == UNKNOWN) {
         begin();
-    return atomic_load_explicit(&mode, memory_order_acquire) % 2 == 1; /* ON, REPORT */
+        now = atomic_load_explicit(&mode, memory_order_acquire);
+    }
+    return now == ON || now == REPORT;
 }
 
 /* All ranks must have it, or none. */

@@ -43,29 +43,29 @@ static bool move_parts(struct plait_mpi_side *s, int part, bool pack)
     for (int r = first; r < after && good; r++)
         if (s->parts[r] > 0)
             good =
-                move(&s->type, s->user + s->places[r], s->bytes + s->parts[s->n + r], s->parts[r] / s->type.size, pack);
+                move(&s->type, s->user + s->displs[r], s->bytes + s->parts[s->n + r], s->parts[r] / s->type.size, pack);
     return good;
 }
 
 /* Each part's bytes and start among the user's. */
-static bool list_parts(struct plait_mpi_side *s, const int *counts, const int *places)
+static bool list_parts(struct plait_mpi_side *s, const int *counts, const int *displs)
 {
     const size_t n = (size_t)s->n;
     ptrdiff_t lowest = PTRDIFF_MAX, next = 0;
 
-    s->parts = malloc(n * (2 * sizeof *s->parts + sizeof *s->places));
+    s->parts = malloc(n * (2 * sizeof *s->parts + sizeof *s->displs));
     if (s->parts == NULL)
         return false;
-    s->places = (ptrdiff_t *)(s->parts + 2 * n);
+    s->displs = (ptrdiff_t *)(s->parts + 2 * n);
     for (int r = 0; r < s->n; r++) {
         s->parts[r] = (size_t)counts[r] * s->type.size;
-        s->places[r] = places != NULL ? places[r] * s->type.extent : next;
+        s->displs[r] = displs != NULL ? displs[r] * s->type.extent : next;
         next += counts[r] * s->type.extent;
-        lowest = s->parts[r] > 0 && s->places[r] < lowest ? s->places[r] : lowest;
+        lowest = s->parts[r] > 0 && s->displs[r] < lowest ? s->displs[r] : lowest;
     }
     s->bytes = lowest < PTRDIFF_MAX ? s->user + lowest : s->user;
     for (size_t r = 0; r < n; r++)
-        s->parts[n + r] = s->parts[r] > 0 ? (size_t)(s->places[r] - lowest) : 0;
+        s->parts[n + r] = s->parts[r] > 0 ? (size_t)(s->displs[r] - lowest) : 0;
     return true;
 }
 
@@ -83,11 +83,11 @@ static bool copy_side(struct plait_mpi_side *s, int fill)
 }
 
 bool plait_mpi_side_open(struct plait_mpi_side *s, const void *user, const struct plait_mpi_type *type, int n,
-                         size_t count, const int *counts, const int *places, int fill)
+                         size_t count, const int *counts, const int *displs, int fill)
 {
     *s = (struct plait_mpi_side){ .user = (char *)(uintptr_t)user, .type = *type, .n = n, .count = count };
     s->bytes = s->user;
-    return (counts == NULL || list_parts(s, counts, places)) && (type->plain || copy_side(s, fill));
+    return (counts == NULL || list_parts(s, counts, displs)) && (type->plain || copy_side(s, fill));
 }
 
 /* From its first part to the end of its last. */

@@ -17,7 +17,7 @@ struct plait_mpi_side {
     int n;             /* parts */
     size_t count;      /* elements of each part; instead: */
     size_t *parts;     /* [n] bytes, then [n] starts from `bytes` in bytes; NULL: all alike, in a row */
-    ptrdiff_t *places; /* [n] starts from `user` in bytes, for packing */
+    ptrdiff_t *displs; /* [n] starts from `user` in bytes, for packing */
     char *bytes;       /* what Plait reads or writes: the user's, or `copy` */
     char *copy;
 };
@@ -47,12 +47,12 @@ enum { PLAIT_MPI_NONE = -1, PLAIT_MPI_ALL = -2 }; /* else one part's number */
 
 /*
  * counts  [n] elements of the parts, or NULL: each has `count`
- * places  [n] starts in extents of the type; NULL: in a row
+ * displs  [n] starts in extents of the type; NULL: in a row
  * fill    the parts that must be there
  * False: no memory, or a part that MPI cannot pack
  */
 bool plait_mpi_side_open(struct plait_mpi_side *s, const void *user, const struct plait_mpi_type *type, int n,
-                         size_t count, const int *counts, const int *places, int fill);
+                         size_t count, const int *counts, const int *displs, int fill);
 
 /* Sides that are not in place: copy what lies between the parts of the other. False: as above */
 bool plait_mpi_call_separate(struct plait_mpi_call *c);

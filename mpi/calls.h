@@ -28,33 +28,33 @@
        MPI_Comm comm),                                                                                                \
       (in, in_count, in_type, out, out_count, out_type, comm))                                                        \
     X(Allgatherv, Iallgatherv,                                                                                        \
-      (const void *in, int in_count, MPI_Datatype in_type, void *out, const int counts[], const int places[],         \
+      (const void *in, int in_count, MPI_Datatype in_type, void *out, const int counts[], const int displs[],         \
        MPI_Datatype out_type, MPI_Comm comm),                                                                         \
-      (in, in_count, in_type, out, counts, places, out_type, comm))                                                   \
+      (in, in_count, in_type, out, counts, displs, out_type, comm))                                                   \
     X(Gather, Igather,                                                                                                \
       (const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count, MPI_Datatype out_type, int root, \
        MPI_Comm comm),                                                                                                \
       (in, in_count, in_type, out, out_count, out_type, root, comm))                                                  \
     X(Gatherv, Igatherv,                                                                                              \
-      (const void *in, int in_count, MPI_Datatype in_type, void *out, const int counts[], const int places[],         \
+      (const void *in, int in_count, MPI_Datatype in_type, void *out, const int counts[], const int displs[],         \
        MPI_Datatype out_type, int root, MPI_Comm comm),                                                               \
-      (in, in_count, in_type, out, counts, places, out_type, root, comm))                                             \
+      (in, in_count, in_type, out, counts, displs, out_type, root, comm))                                             \
     X(Scatter, Iscatter,                                                                                              \
       (const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count, MPI_Datatype out_type, int root, \
        MPI_Comm comm),                                                                                                \
       (in, in_count, in_type, out, out_count, out_type, root, comm))                                                  \
     X(Scatterv, Iscatterv,                                                                                            \
-      (const void *in, const int counts[], const int places[], MPI_Datatype in_type, void *out, int out_count,        \
+      (const void *in, const int counts[], const int displs[], MPI_Datatype in_type, void *out, int out_count,        \
        MPI_Datatype out_type, int root, MPI_Comm comm),                                                               \
-      (in, counts, places, in_type, out, out_count, out_type, root, comm))                                            \
+      (in, counts, displs, in_type, out, out_count, out_type, root, comm))                                            \
     X(Alltoall, Ialltoall,                                                                                            \
       (const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count, MPI_Datatype out_type,           \
        MPI_Comm comm),                                                                                                \
       (in, in_count, in_type, out, out_count, out_type, comm))                                                        \
     X(Alltoallv, Ialltoallv,                                                                                          \
-      (const void *in, const int in_counts[], const int in_places[], MPI_Datatype in_type, void *out,                 \
-       const int out_counts[], const int out_places[], MPI_Datatype out_type, MPI_Comm comm),                         \
-      (in, in_counts, in_places, in_type, out, out_counts, out_places, out_type, comm))                               \
+      (const void *in, const int in_counts[], const int in_displs[], MPI_Datatype in_type, void *out,                 \
+       const int out_counts[], const int out_displs[], MPI_Datatype out_type, MPI_Comm comm),                         \
+      (in, in_counts, in_displs, in_type, out, out_counts, out_displs, out_type, comm))                               \
     X(Barrier, Ibarrier, (MPI_Comm comm), (comm))
 
 /* Begin, and what completes requests: name, parameters, arguments */

@@ -131,17 +131,17 @@ struct buffer {
     int count; /* of a part */
     MPI_Datatype type;
     bool vector;                /* instead: */
-    const int *counts, *places; /* [nrank] */
+    const int *counts, *displs; /* [nrank] */
 };
 #define BUFFER(memory, count, type) \
     (struct buffer)                 \
     {                               \
         memory, count, type         \
     }
-#define VECTOR(memory, counts, places, type)  \
+#define VECTOR(memory, counts, displs, type)  \
     (struct buffer)                           \
     {                                         \
-        memory, 0, type, true, counts, places \
+        memory, 0, type, true, counts, displs \
     }
 
 /* Its parts that must be there before the call are `fill`. */
@@ -152,7 +152,7 @@ static int open_side(struct plait_mpi_call *c, int which, const struct buffer *b
     if (b->memory == MPI_IN_PLACE || check(b->count, b->type, &type) != PLAIT_MPI_RUNS ||
         (b->vector && !are_counts(b->counts, n)))
         return TO_MPI;
-    return plait_mpi_side_open(&c->sides[which], b->memory, &type, n, (size_t)b->count, b->counts, b->places, fill) &&
+    return plait_mpi_side_open(&c->sides[which], b->memory, &type, n, (size_t)b->count, b->counts, b->displs, fill) &&
                    plait_mpi_call_separate(c)
                ? MPI_SUCCESS
                : plait_mpi_call_give_up(c, NO_MEMORY);
@@ -222,10 +222,10 @@ static int open_Allgather(struct plait_mpi_call *c, const void *in, int in_count
 }
 
 static int open_Allgatherv(struct plait_mpi_call *c, const void *in, int in_count, MPI_Datatype in_type, void *out,
-                           const int counts[], const int places[], MPI_Datatype out_type, MPI_Comm comm)
+                           const int counts[], const int displs[], MPI_Datatype out_type, MPI_Comm comm)
 {
     return begin(c, PLAIT_MPI_RUNS, NO_ROOT, comm)
-               ? open_gather(c, &BUFFER(in, in_count, in_type), &VECTOR(out, counts, places, out_type), true)
+               ? open_gather(c, &BUFFER(in, in_count, in_type), &VECTOR(out, counts, displs, out_type), true)
                : TO_MPI;
 }
 
@@ -239,10 +239,10 @@ static int open_Gather(struct plait_mpi_call *c, const void *in, int in_count, M
 }
 
 static int open_Gatherv(struct plait_mpi_call *c, const void *in, int in_count, MPI_Datatype in_type, void *out,
-                        const int counts[], const int places[], MPI_Datatype out_type, int root, MPI_Comm comm)
+                        const int counts[], const int displs[], MPI_Datatype out_type, int root, MPI_Comm comm)
 {
     return begin_rooted(c, PLAIT_MPI_RUNS, root, comm)
-               ? open_gather(c, &BUFFER(in, in_count, in_type), &VECTOR(out, counts, places, out_type),
+               ? open_gather(c, &BUFFER(in, in_count, in_type), &VECTOR(out, counts, displs, out_type),
                              c->comm->rank == root)
                : TO_MPI;
 }
@@ -275,11 +275,11 @@ static int open_Scatter(struct plait_mpi_call *c, const void *in, int in_count, 
                : TO_MPI;
 }
 
-static int open_Scatterv(struct plait_mpi_call *c, const void *in, const int counts[], const int places[],
+static int open_Scatterv(struct plait_mpi_call *c, const void *in, const int counts[], const int displs[],
                          MPI_Datatype in_type, void *out, int out_count, MPI_Datatype out_type, int root, MPI_Comm comm)
 {
     return begin_rooted(c, PLAIT_MPI_RUNS, root, comm)
-               ? open_scatter(c, &VECTOR(in, counts, places, in_type), &BUFFER(out, out_count, out_type))
+               ? open_scatter(c, &VECTOR(in, counts, displs, in_type), &BUFFER(out, out_count, out_type))
                : TO_MPI;
 }
 
@@ -307,12 +307,12 @@ static int open_Alltoall(struct plait_mpi_call *c, const void *in, int in_count,
                : TO_MPI;
 }
 
-static int open_Alltoallv(struct plait_mpi_call *c, const void *in, const int in_counts[], const int in_places[],
-                          MPI_Datatype in_type, void *out, const int out_counts[], const int out_places[],
+static int open_Alltoallv(struct plait_mpi_call *c, const void *in, const int in_counts[], const int in_displs[],
+                          MPI_Datatype in_type, void *out, const int out_counts[], const int out_displs[],
                           MPI_Datatype out_type, MPI_Comm comm)
 {
-    return begin(c, PLAIT_MPI_RUNS, NO_ROOT, comm) ? open_alltoall(c, &VECTOR(in, in_counts, in_places, in_type),
-                                                                   &VECTOR(out, out_counts, out_places, out_type))
+    return begin(c, PLAIT_MPI_RUNS, NO_ROOT, comm) ? open_alltoall(c, &VECTOR(in, in_counts, in_displs, in_type),
+                                                                   &VECTOR(out, out_counts, out_displs, out_type))
                                                    : TO_MPI;
 }
 

@@ -30,7 +30,7 @@ static _Thread_local struct {
 
 /* ---- Progress of MPI while Plait waits -------------------------------------------------------------------------- */
 
-static void poke(void)
+static void progress_mpi(void)
 {
     int flag;
 
@@ -41,7 +41,7 @@ static void poke(void)
 
 void plait_mpi_enter(void)
 {
-    last.idle = plait_idle_set(poke);
+    last.idle = plait_idle_set(progress_mpi);
 }
 
 void plait_mpi_leave(void)
@@ -123,7 +123,7 @@ static bool is_of_one_world(MPI_Comm mpi, int nrank)
 }
 
 /* Why Plait cannot have it, whatever the ranks agree on; the same on all of them. */
-static enum plait_mpi_why look(struct plait_mpi_comm *c)
+static enum plait_mpi_why classify(struct plait_mpi_comm *c)
 {
     int inter = 0;
 
@@ -139,7 +139,7 @@ static enum plait_mpi_why look(struct plait_mpi_comm *c)
 
 static atomic_bool failed_once;
 
-/* What holds on all ranks: they are on one host; none of them has failed to make a comm. */
+/* 1 if it is true of a rank, and after ask() of all ranks: all are on one host; none has failed to make a comm. */
 struct answers {
     int one_host, unfailed;
 };
@@ -195,7 +195,7 @@ static enum plait_status meet(struct plait_mpi_comm *c, const struct plait_uniqu
         return status;
     while ((status = plait_comm_status(c->plait)) == PLAIT_IN_PROGRESS) {
         plait_mpi_enter();
-        poke(); /* MPI's last messages may have to leave yet */
+        progress_mpi(); /* MPI's last messages may have to leave yet */
         plait_mpi_leave();
         usleep(50);
     }
@@ -274,7 +274,7 @@ struct plait_mpi_comm *plait_mpi_comm_of(MPI_Comm mpi, bool blocks)
         }
         c->mpi = mpi;
         c->users = 1;
-        c->why = look(c);
+        c->why = classify(c);
         if (c->why == PLAIT_MPI_RUNS && !blocks) {
             free(c);
             return &early;

@@ -42,8 +42,8 @@
  *          bucket has an eighth of the bytes that are left. At the end of steps 4 and 8 the ranks agree on new buckets;
  *          then these stay. Addresses stay all the time: all tensors of a type lie one after the other in library
  *          memory. Sums of more than two ranks may differ in the last bits from run to run, as buckets do; options.
- *          reproducible prevents it. If types differ, cuts are those of all types, and
- *          a bucket's time is predicted as if all its tensors had one type.
+ *          reproducible prevents it. If types differ, cuts are those of all types, and a bucket's time is predicted as
+ *          if all its tensors had one type.
  * Thread: ready and skip from any threads at once; waits from any threads; creation and destruction by one,
  *         while nothing is in flight.
  */

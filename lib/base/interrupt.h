@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the program does while a thread waits: plait_interrupt_set() ends the wait, plait_idle_set() adds work. */
+/* The program's callbacks in a wait: plait_interrupt_set()'s ends it, plait_idle_set()'s does other work meanwhile. */
 #ifndef PLAIT_LIB_BASE_INTERRUPT_H
 #define PLAIT_LIB_BASE_INTERRUPT_H
 

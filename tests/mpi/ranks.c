@@ -566,7 +566,7 @@ static void killed(void)
     sleep(3); /* mpirun ends all */
 }
 
-/* What one rank does wrong, each rank is told. */
+/* Every rank gets the error of one rank's wrong call. */
 static void errors(void)
 {
     char text[MPI_MAX_ERROR_STRING];
