@@ -861,7 +861,8 @@ static void *wait_for_all(void *fusion)
     return plait_fusion_wait_all(fusion, NULL) != PLAIT_OK ? fusion : NULL;
 }
 
-/* Rank 1 fails the comm. A thread of rank 0 waits then, and another ends the fusion. */
+/* Rank 1 fails the fusion once rank 0 has marked every tensor. A thread of rank 0 waits then, and another destroys the
+ * fusion. */
 static int another_thread_may_destroy_what_failed(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
@@ -876,6 +877,7 @@ static int another_thread_may_destroy_what_failed(struct plait_comm **comm, uint
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
     for (uint32_t t = rank; t < NTENSOR; t++)
         CHECK(plait_fusion_ready(f, t) == PLAIT_OK);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     if (rank == 0)
         CHECK(pthread_create(&id, NULL, wait_for_all, f) == 0);
     else
