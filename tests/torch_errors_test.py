@@ -73,10 +73,17 @@ def tensors_of_other_devices_are_refused_by_every_operation():
                      lambda: group.gather([[x, x]], [y]), lambda: group.scatter([y], [[x, x]]),
                      lambda: group.all_to_all_single(x, y), lambda: group.alltoall([x, x], [x, y]),
                      lambda: group.send([y], 0), lambda: group.recv([y], 0)):
-            wrong(plait.ArgError, r'is on meta; the backend plait takes tensors of the CPU: move it with .cpu\(\), or '
-                  r'give such tensors a group of another backend: new_group\(backend=...\)', call)
+            wrong(plait.ArgError, r'is on meta; the backend plait takes tensors of the CPU and of CUDA: move it with '
+                  r'.cpu\(\), or give such tensors a group of another backend: new_group\(backend=...\)', call)
         dist.barrier()
     good(2, body)
+
+
+def errors_can_be_pickled():
+    def body(_rank):
+        dist.all_reduce(torch.ones(2, device='meta'))  # its error is pickled on its way to this test's process
+    (error,) = outcomes(1, body)
+    assert isinstance(error, plait.ArgError) and 'is on meta' in str(error), error
 
 
 def settings_of_other_backends_are_refused():
@@ -317,7 +324,7 @@ def destroy_does_not_wait_for_a_message_that_nobody_sends():
 
 sentences.run([
     wrong_arguments_are_named_and_change_nothing, tensors_of_other_devices_are_refused_by_every_operation,
-    settings_of_other_backends_are_refused, a_timeout_may_be_very_long_but_not_zero,
+    errors_can_be_pickled, settings_of_other_backends_are_refused, a_timeout_may_be_very_long_but_not_zero,
     ranks_that_differ_are_told_by_wait_and_future,
     a_tag_out_of_order_is_named, a_tag_of_one_side_only_is_named, a_rank_that_dies_is_named,
     a_late_rank_is_named_after_the_timeout, wait_may_have_a_timeout_and_the_operation_goes_on,

@@ -330,6 +330,8 @@ FUNCTIONS = {
     'plait_scatterv': (Status, [_COMM, _IN, _COUNTS, _COUNTS, _OUT, c_size_t, _TYPE, c_uint32, _CALL]),
     'plait_alltoallv': (Status, [_COMM, _IN, _COUNTS, _COUNTS, _OUT, _COUNTS, _COUNTS, _TYPE, _CALL]),
     'plait_barrier': (Status, [_COMM, _CALL]),
+    'plait_stream_create_cuda_on': (Status, [c_int, c_void_p, POINTER(POINTER(StreamHandle))]),
+    'plait_stream_destroy': (Status, [POINTER(StreamHandle)]),
     'plait_fusion_create': (Status, [_COMM, POINTER(FusionOptions), POINTER(_FUSION)]),
     'plait_fusion_destroy': (Status, [_FUSION]),
     'plait_fusion_set_scale': (Status, [_FUSION, c_double, c_double]),

@@ -3,7 +3,7 @@
 
     PYTHONPATH=~/plait-nccl python tests/nccl/torch_images.py --ranks 2
 
-The same processes train alone (one of them), over libnccl.so.2, and over Gloo. The network is torchvision's ResNet-50, or
+The same processes train alone (one of them), over libnccl.so.2 or TORCH_BACKEND, and over Gloo. The network is torchvision's ResNet-50, or
 a smaller one where there is no torchvision. PLAIT_TORCH_HOST=1: on the host, with Gloo in both places, to see that this
 file is right.
 """
@@ -14,7 +14,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from torch_ranks import DEVICE, HOST, run_all, synchronize
+from torch_ranks import BACKEND, DEVICE, HOST, run_all, synchronize
 
 BATCH, SIDE, WARM, LEAST = (1, 32, 1, 0.1) if HOST else (64, 224, 8, 2.0)  # LEAST: seconds of a measurement
 
@@ -77,7 +77,7 @@ def main():
     if not HOST:
         torch.cuda.set_device(0)
         torch.backends.cudnn.benchmark = True
-    dist.init_process_group("gloo" if HOST else "nccl")
+    dist.init_process_group(BACKEND)
     rank, n = dist.get_rank(), dist.get_world_size()
     gloo = dist.new_group(backend="gloo")
     x = torch.randn(BATCH, 3, SIDE, SIDE, device=DEVICE).to(memory_format=torch.channels_last)
@@ -87,7 +87,7 @@ def main():
     ours = images(n, gloo, dist.group.WORLD, x, y)
     theirs = images(n, gloo, gloo, x, y)
     if rank == 0:
-        print(f"| PyTorch DDP, {network()[1]}, bf16, batch {BATCH} a rank: {n} ranks; over Gloo; one rank alone | "
+        print(f"| PyTorch DDP over {BACKEND}, {network()[1]}, bf16, batch {BATCH} a rank: {n} ranks; over Gloo; one rank alone | "
               f"{ours:.0f} images/s; {theirs:.0f}; {alone:.0f} | 93 % of one alone |", flush=True)
     dist.destroy_process_group()
 

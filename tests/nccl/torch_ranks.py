@@ -5,7 +5,8 @@
 
 The operations of torch.distributed, then DistributedDataParallel, whose losses are those of one process. With `kill` the
 last rank kills itself after that and the others are to get an error. Without --ranks it is one rank of a launcher's (which
-may stop the others itself when one is killed). PLAIT_TORCH_HOST=1: on the host over Gloo, to see that this file is right.
+may stop the others itself when one is killed). TORCH_BACKEND=plait: by plait.torch, without libnccl.so.2.
+PLAIT_TORCH_HOST=1: on the host, over Gloo or plait.torch, to see that this file is right.
 """
 import os
 import signal
@@ -19,6 +20,9 @@ import torch.distributed as dist
 STEPS = 20
 HOST = os.environ.get("PLAIT_TORCH_HOST") == "1"
 DEVICE = "cpu" if HOST else "cuda"
+BACKEND = os.environ.get("TORCH_BACKEND", "gloo" if HOST else "nccl")
+if BACKEND == "plait":
+    import plait.torch
 
 
 def synchronize():
@@ -82,7 +86,7 @@ def run_rank(kill):
         os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
     if not HOST:
         torch.cuda.set_device(0)
-    dist.init_process_group("gloo" if HOST else "nccl")
+    dist.init_process_group(BACKEND)
     rank, n = dist.get_rank(), dist.get_world_size()
     operate(rank, n)
     torch.manual_seed(2)

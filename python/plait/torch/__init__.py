@@ -36,7 +36,7 @@ def register() -> None:
     if hasattr(_dist.Backend, 'PLAIT'):
         return
     try:
-        _dist.Backend.register_backend('plait', _create, extended_api=True, devices=['cpu'])
+        _dist.Backend.register_backend('plait', _create, extended_api=True, devices=['cpu', 'cuda'])
     except TypeError:  # PyTorch 1 knows no devices
         _dist.Backend.register_backend('plait', _create, extended_api=True)
 

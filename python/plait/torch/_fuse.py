@@ -14,23 +14,28 @@ from torch.nn.parallel import DistributedDataParallel
 from .._errors import Error
 from .._fusion import NO_TYPE, Fusion, options_of
 from ._errors import ArgError, meant
+from ._gpu import Gpu, future_of, library_stream
 from ._group import ProcessGroup
-from ._tensors import TYPES, fits
+from ._tensors import TYPES, device_of, fits
 
 
 class _Gradients(Fusion):
-    """A fusion of {name: flat tensor of any dtype}; self[name] is a tensor in its bucket."""
+    """A fusion of {name: flat tensor of any dtype}; self[name] is a tensor in its bucket, or on a GPU the tensor."""
 
     def __init__(self, comm: Any, tensors: Dict[str, torch.Tensor], options: Any):
-        self._dtypes = [tensor.dtype for tensor in tensors.values()]
+        self._dtypes, self._on_gpu = [tensor.dtype for tensor in tensors.values()], bool(options.stream)
         super().__init__(comm, tensors, options)
 
     def _describe(self, row: Any, name: str, what: torch.Tensor) -> None:
         travels = TYPES[what.dtype]
         row.name, row.count, row.type = name.encode(), what.numel() * travels.times, travels.number
+        if self._on_gpu:
+            row.data, self._arrays[name] = what.data_ptr(), what
         self._shapes.append(((what.numel() * what.element_size(),), numpy.dtype('uint8')))
 
     def _find(self) -> None:
+        if self._on_gpu:
+            return
         super()._find()
         for name, dtype in zip(self._names, self._dtypes):
             self._arrays[name] = torch.from_numpy(self._arrays[name]).view(dtype)
@@ -46,15 +51,19 @@ class Hook:
         self._pid = os.getpid()
         group.hooks.add(self)
         self.fusion: Optional[_Gradients] = None
+        self._gpu: Optional[Gpu] = None  # of the model
+        self._kept = contextlib.ExitStack()  # the library's handle of its stream, as long as the fusion
         self._places: List[Tuple[str, torch.Tensor]] = []  # of DDP's buckets in the fusion
         self._came: List[Tuple[str, torch.Tensor, torch.futures.Future]] = []  # in this pass
 
     # DDP compares annotations with its own.
     def reduce(self, _state, bucket):  # type: ignore[no-untyped-def]
         """The future has the averages, at the end of the pass."""
-        k, flat, future = bucket.index(), bucket.buffer(), torch.futures.Future()
-        self._came = self._came[:k] + [(self._name(k, bucket), flat, future)]
+        k, flat = bucket.index(), bucket.buffer()
         try:
+            self._gpu = self._group.gpu_of('fuse', [device_of(flat)])
+            future = future_of(self._gpu)
+            self._came = self._came[:k] + [(self._name(k, bucket), flat, future)]
             if self.fusion is not None and not self._has_place(k, flat):
                 self.leave()
             if self.fusion is not None:
@@ -71,25 +80,34 @@ class Hook:
         return f'{k}, {self._names.get(id(parameters[0]), "?")}{more}' if parameters else str(k)
 
     def _has_place(self, k: int, flat: torch.Tensor) -> bool:
-        return k < len(self._places) and (self._places[k][1].shape, self._places[k][1].dtype) == (
-            flat.shape, flat.dtype)
+        if k >= len(self._places):
+            return False
+        place = self._places[k][1]
+        return (place.shape, place.dtype) == (flat.shape, flat.dtype) and (
+            self._gpu is None or place.data_ptr() == flat.data_ptr())
 
     def _hand_over(self, k: int, flat: torch.Tensor) -> None:
         name, place = self._places[k]
-        place.copy_(flat)
+        if self._gpu is None:
+            place.copy_(flat)
+        else:
+            self._gpu.behind()
         self.fusion.ready(name)
 
     def _end(self) -> None:
         if self.fusion is None:
             # DDP may begin with a single bucket, which no cut fits.
             self._options.layout.ncut = sum(cut < len(self._came) for cut in self._cuts)
+            if self._gpu is not None:
+                self._options.stream = self._kept.enter_context(library_stream(self._gpu.behind()))
             self.fusion = self._group.fusion(_Gradients, {name: flat for name, flat, _ in self._came}, self._options)
             self._places = [(name, self.fusion[name]) for name, _, _ in self._came]
             for k, (_, flat, _) in enumerate(self._came):
                 self._hand_over(k, flat)
         self.fusion.wait_all()
-        for (_, _, future), (_, place) in zip(self._came, self._places):
-            future.set_result(place)
+        with contextlib.nullcontext() if self._gpu is None else self._gpu.on_own():
+            for (_, _, future), (_, place) in zip(self._came, self._places):
+                future.set_result(place)
         self._came = []
 
     def leave(self) -> None:
@@ -97,6 +115,7 @@ class Hook:
         fusion, self.fusion, self._places = self.fusion, None, []
         if fusion is not None:
             fusion.destroy()
+        self._kept.close()
 
     def __del__(self) -> None:
         with contextlib.suppress(Error):  # a failure has been told by the pass that met it

@@ -10,7 +10,7 @@ import time
 import weakref
 from datetime import timedelta
 from multiprocessing import util
-from typing import Any, Dict, Hashable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Hashable, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy
 import torch
@@ -22,6 +22,7 @@ from .._errors import Error
 from .._library import Call, lib
 from .._request import Operation, Request
 from ._errors import ArgError, UnsupportedError, meant
+from ._gpu import Gpu
 from ._tensors import TYPES, Buffer, operator, splits
 from ._work import Lane, Work
 
@@ -121,12 +122,14 @@ def _end(pending: Set[Work]) -> bool:
     return True
 
 
-def _leave(comm: Comm, pending: Set[Work], lanes: Dict[Hashable, Lane], hooks: Any) -> None:
+def _leave(comm: Comm, pending: Set[Work], lanes: Dict[Hashable, Lane], gpus: List[Gpu], hooks: Any) -> None:
     """Leave the comm when its group is gone, or with the process. The other ranks learn of an exception.
 
     What is pending gets a moment to end; it may wait for what no rank will do any more.
     """
     reason = _exception(bool(pending))
+    for gpu in gpus if reason is None else ():
+        gpu.launch()
     if reason is None and not _end(pending):
         reason = 'the group was destroyed before its operations had ended'
     if reason is not None:
@@ -158,11 +161,13 @@ class ProcessGroup(dist.ProcessGroup):
         self._timeout = 0.0  # seconds; 0: the comm's
         self._pending: Set[Work] = set()  # a work leaves it when it has ended
         self._lanes: Dict[Hashable, Lane] = {}
+        self._gpus: List[Gpu] = []  # none until the first call with a tensor of one; one GPU for each rank
         self._coalesced: Optional[List[Work]] = None
         self._name = self._description = ''
         self.hooks: Any = weakref.WeakSet()  # of fuse()
         # At the end of the group or of the process, of multiprocessing's children too.
-        self._left = util.Finalize(self, _leave, (comm, self._pending, self._lanes, self.hooks), exitpriority=0)
+        self._left = util.Finalize(self, _leave, (comm, self._pending, self._lanes, self._gpus, self.hooks),
+                                   exitpriority=0)
 
     def __repr__(self) -> str:
         return f"<plait.torch.ProcessGroup '{self._comm.name}' rank {self._rank} of {self._size}>"
@@ -170,13 +175,16 @@ class ProcessGroup(dist.ProcessGroup):
     # ---- Beginning an operation ----------------------------------------------------------------------
 
     def _bound(self, part: _Part, deadline: float, op: Any, rank: Optional[int]) -> Tuple[Any, ...]:
-        """Arguments of Comm._begin(). Nothing has begun when one of several calls is refused."""
+        """Arguments of Comm._begin() but for the kind. Nothing has begun when one of several calls is refused."""
         name, arguments, buffers = part
         call, function, factor = Call(ctypes.sizeof(Call), deadline=deadline), None, None
         if op is not None:
             number, found, factor = operator(name, op, buffers[0].dtype)
             arguments.append(number)
             if callable(found):
+                if buffers[0].device.type != 'cpu':
+                    raise ArgError(f'{name}: op is a function of the host, {getattr(op, "op", op).name}, but the '
+                                   f'tensor is on {buffers[0].device}; move it with .cpu()')
                 dtype = numpy.dtype(lib.plait_dtype_name(_type(buffers[0])).decode())
                 function = _operators.Function(found, dtype, commutative=True)
                 call.user = ctypes.pointer(function.struct)
@@ -185,21 +193,39 @@ class ProcessGroup(dist.ProcessGroup):
         if rank is not None:
             arguments.append(rank)
         kept = [buffer.kept for buffer in buffers]
-        return name, arguments, call, Operation(self._comm, [kept, factor], function, None), Request
+        return name, arguments, call, Operation(self._comm, [kept, factor], function, None)
+
+    def gpu_of(self, name: str, devices: Iterable[torch.device]) -> Optional[Gpu]:
+        """The GPU of tensors on these devices, or None if they are the host's."""
+        devices = list(set(devices))
+        if len(devices) > 1:
+            raise ArgError(f'{name}: its tensors are on {" and ".join(map(str, devices))}; they must be on one device')
+        if not devices or devices[0].type == 'cpu':
+            return None
+        if not self._gpus:
+            self._gpus.append(Gpu(self._comm, devices[0], self._calls))
+        gpu = self._gpus[0]
+        if gpu.device != devices[0]:
+            raise ArgError(f'{name}: its tensors are on {devices[0]}, but earlier ones of the group were on '
+                           f'{gpu.device}; a rank of a group has one GPU: use new_group() for another one')
+        return gpu
 
     def _run(self, parts: List[_Part], result: Any, opts: Any = None, op: Any = None, rank: Optional[int] = None,
              lane: Hashable = _COLLECTIVES, check: Any = None) -> Work:
         """Begin these calls; the work that ends with them."""
         deadline, goes_on = _deadline(opts) or self._timeout, _goes_on(opts)
+        name, buffers = parts[0].name if parts else 'nothing', [buffer for part in parts for buffer in part.buffers]
         with self._calls:
             try:
                 calls = [self._bound(part, deadline, op, rank) for part in parts]
-                requests = [self._comm._begin(*call) for call in calls]
+                gpu = self.gpu_of(name, (buffer.device for buffer in buffers))
+                if gpu is not None:
+                    self._sequence += lane is _COLLECTIVES
+                    return gpu.run(name, calls, buffers, result, goes_on=goes_on, message=lane is not _COLLECTIVES)
+                requests = [self._comm._begin(*call, Request) for call in calls]
             except Error as error:
                 raise meant(error) from None
-            buffers = [buffer for part in parts for buffer in part.buffers]
-            work = Work(parts[0].name if parts else 'nothing', self._lane(lane), requests, buffers, result, check,
-                        self._pending)
+            work = Work(name, self._lane(lane), requests, buffers, result, check, self._pending)
             self._pending.add(work)
             self._sequence += lane is _COLLECTIVES
             if self._coalesced is not None:
@@ -353,6 +379,8 @@ class ProcessGroup(dist.ProcessGroup):
                                 [x, y])], result, opts)
 
     def barrier(self, opts: Any = None) -> Work:
+        for gpu in self._gpus:
+            gpu.synchronize()
         return self._run([_Part('barrier', [], [])], [], opts)
 
     def monitored_barrier(self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
@@ -367,12 +395,15 @@ class ProcessGroup(dist.ProcessGroup):
     def send(self, tensors: Any, dst: int, tag: int = 0) -> Work:
         tensors = _one('send', 'tensors', tensors)
         x, head = Buffer('send', 'tensors', tensors), Buffer('send', 'tag', [torch.tensor([tag])])
+        tag = self._tag(x, tag)
         return self._run([_Part('send', [head.address, 8, _TAG], [head])] * (tag != 0) +
                          [_Part('send', [x.address, x.total, _type(x)], [x])], tensors, rank=dst, lane=('send', dst))
 
     def recv(self, tensors: Any, src: int, tag: int = 0) -> Work:
         tensors, came = _one('recv', 'tensors', tensors), torch.tensor([0])
         y, head = Buffer('recv', 'tensors', tensors, load=False, store=True), Buffer('recv', 'tag', [came])
+
+        tag = self._tag(y, tag)
 
         def check() -> None:
             if tag not in (0, came.item()):
@@ -381,6 +412,11 @@ class ProcessGroup(dist.ProcessGroup):
         return self._run([_Part('recv', [head.address, 8, _TAG], [head])] * (tag != 0) +
                          [_Part('recv', [y.address, y.total, _type(y)], [y])], tensors, rank=src, lane=('recv', src),
                          check=check)
+
+    @staticmethod
+    def _tag(buffer: Buffer, tag: int) -> int:
+        """Messages between GPUs have none, as with NCCL."""
+        return tag if buffer.device.type == 'cpu' else 0
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
         raise UnsupportedError('recv: src is None, but messages are received from a given rank; give src')
@@ -395,6 +431,8 @@ class ProcessGroup(dist.ProcessGroup):
         """One work for all that began since start_coalescing()."""
         with self._calls:
             works, self._coalesced = self._coalesced or [], None
+            if not works and self._gpus:
+                return self._gpus[0].run('coalesced', [], [], None, goes_on=True)
             return Work('coalesced', self._lane('coalesced'), works, [], [], None)
 
     def fusion(self, kind: Any, tensors: Any, options: Any) -> Any:

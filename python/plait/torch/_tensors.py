@@ -77,12 +77,21 @@ def _factor(call: str, op: Any, dtype: torch.dtype) -> torch.Tensor:
     return torch.as_tensor(state[1]).detach().reshape(-1)[:1].to(real)
 
 
+def device_of(tensor: torch.Tensor) -> torch.device:
+    return tensor.device
+
+
+def room(like: torch.Tensor, count: int) -> torch.Tensor:
+    """Memory for so many elements, of the same dtype and device."""
+    return torch.empty(count, dtype=like.dtype, device=like.device)
+
+
 def fits(call: str, what: str, tensor: Any) -> None:
     if not isinstance(tensor, torch.Tensor):
         raise ArgError(f'{call}: {what} is of type {type(tensor).__name__}; it must be a tensor')
-    if tensor.device.type != 'cpu':
-        raise ArgError(f'{call}: {what} is on {tensor.device}; the backend plait takes tensors of the CPU: move it '
-                       'with .cpu(), or give such tensors a group of another backend: new_group(backend=...)')
+    if device_of(tensor).type not in ('cpu', 'cuda'):
+        raise ArgError(f'{call}: {what} is on {tensor.device}; the backend plait takes tensors of the CPU and of CUDA: '
+                       'move it with .cpu(), or give such tensors a group of another backend: new_group(backend=...)')
     if tensor.layout != torch.strided:
         raise ArgError(f'{call}: {what} has layout {tensor.layout}; use .to_dense()')
     if tensor.dtype not in TYPES:
@@ -98,16 +107,19 @@ def _plain(tensor: torch.Tensor) -> bool:
 class Buffer:
     """Tensors of one dtype as one piece of memory: their own if they lie one behind the other, else a copy."""
 
-    __slots__ = 'address', 'counts', 'total', 'dtype', 'kept', '_copied'
+    __slots__ = 'address', 'counts', 'total', 'dtype', 'device', 'kept', '_copied'
 
     def __init__(self, call: str, what: str, tensors: Sequence[torch.Tensor], load: bool = True, store: bool = False):
         for k, tensor in enumerate(tensors):
             fits(call, what if len(tensors) == 1 else f'{what}[{k}]', tensor)
-        self.dtype = tensors[0].dtype
+        self.dtype, self.device = tensors[0].dtype, device_of(tensors[0])
         for k, tensor in enumerate(tensors):
             if tensor.dtype != self.dtype:
                 raise ArgError(f'{call}: {what}[0] has dtype {self.dtype}, but {what}[{k}] has {tensor.dtype}; they '
                                'must be equal')
+            if device_of(tensor) != self.device:
+                raise ArgError(f'{call}: {what}[0] is on {self.device}, but {what}[{k}] is on {device_of(tensor)}; '
+                               'they must be on one device')
         times = TYPES[self.dtype].times
         self.counts = [tensor.numel() * times for tensor in tensors]
         self.total, self._copied = sum(self.counts), ()
@@ -135,13 +147,13 @@ class Buffer:
         return first or 0
 
     def _copy(self, tensors: Sequence[torch.Tensor], load: bool, store: bool) -> None:
-        flat = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=self.dtype)
+        flat = room(tensors[0], sum(tensor.numel() for tensor in tensors))
         parts = [part.view(tensor.shape) for part, tensor in zip(flat.split([t.numel() for t in tensors]), tensors)]
         if load:
             with torch.no_grad():
                 for part, tensor in zip(parts, tensors):
                     part.copy_(tensor)
-        self.kept, self.address = (flat, tensors), flat.data_ptr()
+        self.kept, self.address = [flat, *tensors], flat.data_ptr()
         self._copied = list(zip(tensors, parts)) if store else ()
 
     def even(self) -> bool:

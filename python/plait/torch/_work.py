@@ -16,7 +16,7 @@ from .._request import Request, wait_all
 from ._errors import TimeoutError, meant  # pylint: disable=redefined-builtin
 from ._tensors import Buffer
 
-_NO_TIMEOUT = timedelta(0)  # PyTorch's
+NO_TIMEOUT = timedelta(0)  # PyTorch's
 # PyTorch 1.13's C++ holds only the C++ half of a work, whose wait() then needs this half.
 _shells: Deque[Any] = collections.deque(maxlen=1024)
 _latest = threading.local()  # .shell: this thread's latest one, of which C++ may still get the future
@@ -64,7 +64,34 @@ def _value(future: torch.futures.Future) -> Any:
     return result
 
 
-class Work(c10d.Work):
+def failed_future(error: BaseException) -> torch.futures.Future:
+    """C++ sees an error, too, only if it comes of a callback."""
+    given = torch.futures.Future()
+    given.set_result((error, None))
+    return given.then(_value)
+
+
+class Shell(c10d.Work):
+    """A work that C++ may still use when nobody in Python has it any more. It lives on then, without its result when
+    the next one has come."""
+
+    def __init__(self, result: Any):
+        super().__init__()
+        self._result = result
+        self._given: Optional[torch.futures.Future] = None
+        self._future: Optional[torch.futures.Future] = None
+
+    def __del__(self, shells: Deque[Any] = _shells, latest: Any = _latest) -> None:
+        before, latest.shell = getattr(latest, 'shell', None), self
+        if before is not None:
+            before._result = before._given = before._future = None
+        shells.append(self)
+
+    def result(self) -> Any:
+        return self._result
+
+
+class Work(Shell):
     """One call of a process group: requests of the library and their buffers.
 
     Whoever waits completes it. A future, or a wait() with a timeout, is completed by the lane's thread, so that the
@@ -73,15 +100,13 @@ class Work(c10d.Work):
 
     def __init__(self, name: str, lane: Lane, requests: Sequence[Any], buffers: List[Buffer], result: Any,
                  check: Optional[Callable[[], None]] = None, pending: Optional[Set[Work]] = None):
-        super().__init__()
+        super().__init__(result)
         self._name, self._lane, self._requests, self._buffers = name, lane, requests, buffers
-        self._result, self._check, self._pending = result, check, set() if pending is None else pending
+        self._check, self._pending = check, set() if pending is None else pending
         self._waits = threading.RLock()  # held by who drives it
         self._state = threading.Lock()  # of what follows
         self._ended, self._error = False, None
         self._over: Optional[threading.Event] = None
-        self._given: Optional[torch.futures.Future] = None
-        self._future: Optional[torch.futures.Future] = None
 
     def finish(self) -> None:
         """Wait for its end, whatever that is."""
@@ -106,16 +131,9 @@ class Work(c10d.Work):
         if given is not None:
             given.set_result((error, self._result))
 
-    def __del__(self, shells: Deque[Any] = _shells, latest: Any = _latest) -> None:
-        """Nobody in Python has it any more. It lives on, without its result when the next one has come."""
-        before, latest.shell = getattr(latest, 'shell', None), self
-        if before is not None:
-            before._result = before._given = before._future = None
-        shells.append(self)
-
-    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Wait for its end; raises its error, and after `timeout` TimeoutError, while the operation goes on."""
-        if timeout > _NO_TIMEOUT:
+        if timeout > NO_TIMEOUT:
             self._wait_for(timeout.total_seconds())
         else:
             self.finish()
@@ -139,7 +157,7 @@ class Work(c10d.Work):
             first, ended = self._future is None, self._ended
             if first:
                 self._given = torch.futures.Future()
-                self._future = self._given.then(_value)  # an error that C++ sees, too, can only come of a callback
+                self._future = self._given.then(_value)  # as in failed_future()
         if first and ended:
             self._given.set_result((self._error, self._result))
         elif first:
@@ -170,9 +188,6 @@ class Work(c10d.Work):
 
     def exception(self) -> Optional[BaseException]:
         return self._error
-
-    def result(self) -> Any:
-        return self._result
 
     def synchronize(self) -> None:
         self.wait()
