@@ -74,6 +74,8 @@ class Gpu:
 
     def launch(self) -> None:
         """Begin what has not begun."""
+        if not self._later:
+            return
         with self._calls, contextlib.ExitStack() as handles:
             works, self._later = self._later, []
             error = None
