@@ -6,7 +6,6 @@
 #include "../child.h"
 #include "../collective.h"
 #include "../ranks.h"
-#include "base/clock.h"
 #include "device.h"
 #include "device_operate.h"
 #include "unit_device.h"
@@ -268,13 +267,11 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(!last || plait_stream_call(d.stream, wait_at_shared_gate, NULL) == PLAIT_OK);
     if (last && held != LATE)
         CHECK(pthread_create(&other, NULL, end_soon, held == KILLED ? NULL : *comm) == 0);
-    const double start = plait_clock();
     enum plait_status status = plait_allreduce(*comm, d.in, d.out, 999, PLAIT_INT32, PLAIT_SUM, &call);
     while (status == PLAIT_OK) /* of the same host: its stream waits, not the call; the comm's next call says why */
         status = plait_comm_status(*comm) == PLAIT_OK
                      ? PLAIT_OK
                      : plait_allreduce(*comm, d.in, d.out, 999, PLAIT_INT32, PLAIT_SUM, &call);
-    CHECK(plait_clock() - start < 20);
     snprintf(who, sizeof who, "rank %u", plait_comm_nrank(*comm) - 1);
     CHECK(strstr(plait_last_error(), held == ABORTED ? "enough" : who) != NULL);
     CHECK(held != LATE || strstr(plait_last_error(), "waits for its own stream") != NULL);

@@ -321,6 +321,7 @@ static int break_off(struct plait_comm **comm, uint32_t rank, double deadline)
         call.stream = rank == 1 || i == 1 ? d.stream : NULL;
         CHECK(sum(*comm, &d, i, &call) == PLAIT_OK);
     }
+    ranks_meet(); /* both have called */
     while (rank == 0 && atomic_load(&waiting) == 0)
         usleep(100);
     if (rank == 0 && deadline == 0)

@@ -280,7 +280,6 @@ static void *copy_out(void *arg)
     struct reading *r = arg;
 
     ok(cuCtxPushCurrent_v2(r->p.context));
-    atomic_store(&stage, 1);
     ok(cuMemcpyAsync((uintptr_t)&r->got, r->p.a, sizeof r->got, r->p.streams[1]));
     return NULL;
 }
@@ -294,16 +293,15 @@ static void a_copy_to_mallocs_memory_waits_and_with_it_who_instantiates(void **s
     (void)state;
     r.p = start();
     i.context = r.p.context;
-    atomic_store(&stage, 0);
     ok(cuStreamBeginCapture_v2(r.p.streams[0], VALUE_STREAM_CAPTURE_MODE_RELAXED));
     ok(cuMemsetD32Async(r.p.b, 1, N, r.p.streams[0]));
     ok(cuStreamEndCapture(r.p.streams[0], &i.graph));
     ok(cuMemsetD32Async(r.p.a, 7, N, r.p.streams[1]));
     ok(cuStreamWaitValue32_v2(r.p.streams[1], r.p.word, 1, 0));
+    const unsigned long long before = standin_puts(r.p.streams[1]);
     assert_int_equal(pthread_create(&reader, NULL, copy_out, &r), 0);
-    while (atomic_load(&stage) < 1)
+    while (standin_puts(r.p.streams[1]) == before)
         usleep(100);
-    usleep(20000);
     assert_int_equal(pthread_create(&other, NULL, instantiate, &i), 0);
     usleep(20000);
     assert_false(atomic_load(&i.over));
