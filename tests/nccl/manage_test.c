@@ -282,23 +282,47 @@ static int a_revoked_comm_can_be_split_and_shrunk(ncclComm_t *comm, int rank, in
     return 0;
 }
 
-static void *abort_soon(void *arg)
+/* This thread has called, and sleeps: it waits for the others. */
+static void wait_for_sleep(const _Atomic pid_t *thread)
 {
-    usleep(50000);
-    return ncclCommAbort(*(ncclComm_t *)arg) == ncclSuccess ? arg : NULL;
+    char path[64], state = 'R';
+
+    while (state != 'S') {
+        usleep(1000);
+        snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)*thread);
+        FILE *f = *thread != 0 ? fopen(path, "r") : NULL;
+        if (f != NULL && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+            state = 'R';
+        if (f != NULL)
+            fclose(f);
+    }
+}
+
+struct waiting {
+    ncclComm_t comm;
+    _Atomic pid_t thread;
+};
+
+static void *abort_when_it_waits(void *arg)
+{
+    const struct waiting *w = arg;
+
+    wait_for_sleep(&w->thread);
+    return ncclCommAbort(w->comm) == ncclSuccess ? arg : NULL;
 }
 
 /* Rank 1 never comes; a thread of rank 0 loses patience. */
 static int abort_in_flight(ncclComm_t *comm, int rank, int nrank)
 {
     static _Thread_local float large[1 << 20];
-    ncclComm_t mine = *comm;
+    struct waiting mine = { .comm = *comm };
     pthread_t thread;
     void *done;
     ncclResult_t state = ncclSuccess;
 
     if (rank == 0) {
-        CHECK(pthread_create(&thread, NULL, abort_soon, &mine) == 0);
+        CHECK(pthread_create(&thread, NULL, abort_when_it_waits, &mine) == 0);
+        mine.thread = gettid();
         CHECK(ncclAllReduce(large, large, 1 << 20, ncclFloat, ncclSum, *comm, NULL) == ncclRemoteError);
         pthread_join(thread, &done);
         CHECK(done != NULL);
@@ -338,22 +362,6 @@ static void *use_both(void *arg)
     return ncclGroupEnd() == ncclRemoteError ? arg : NULL;
 }
 
-/* It has called, and sleeps: it waits for the others. */
-static void wait_for_sleep(const struct pair *p)
-{
-    char path[64], state = 'R';
-
-    while (state != 'S') {
-        usleep(1000);
-        snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)p->thread);
-        FILE *f = p->thread != 0 ? fopen(path, "r") : NULL;
-        if (f != NULL && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
-            state = 'R';
-        if (f != NULL)
-            fclose(f);
-    }
-}
-
 static int await_failure(ncclComm_t comm, int rank)
 {
     ncclResult_t state = ncclSuccess;
@@ -378,7 +386,7 @@ static int a_comm_is_aborted_while_a_group_waits_for_another(ncclComm_t *comm, i
     if (rank == 1)
         return await_failure(pair.comm[0], rank) != 0 || await_failure(pair.comm[1], rank) != 0;
     CHECK(pthread_create(&thread, NULL, use_both, &pair) == 0);
-    wait_for_sleep(&pair);
+    wait_for_sleep(&pair.thread);
     OK(ncclCommAbort(pair.comm[0])); /* though the thread still waits for the other */
     CHECK(ncclCommGetAsyncError(pair.comm[0], &state) == ncclInvalidArgument);
     OK(ncclCommGetAsyncError(pair.comm[1], &state));
