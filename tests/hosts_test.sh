@@ -356,22 +356,25 @@ the_working_directory_is_shared_also_in_tmp() {
     (cd "$ROOM" && rm -f here* && "$hosts" 2 -- sh -c 'echo x >here$RANK' 2>/dev/null) &&
         [ "$(cat "$ROOM/here0" "$ROOM/here1")" = $'x\nx' ]
 }
+linked() {
+    wires ip -o link show host1 | grep -q 'state UP'
+}
 links_go_down_and_up() {
     program <<'END'
 state() {
     until [ "$(cat /sys/class/net/eth0/operstate)" = $1 ]; do sleep 0.05; done
 }
-[ "$RANK" = 1 ] || { until [ -e "$ROOM/up" ]; do state up; sleep 0.05; done; exit; }
+[ "$RANK" = 1 ] || { until [ -e "$ROOM/enough" ]; do state up; sleep 0.05; done; exit; }
 state up
 touch "$ROOM/ready"
 state down
 touch "$ROOM/down"
 state up
-touch "$ROOM/up"
+until [ -e "$ROOM/enough" ]; do sleep 0.05; done
 END
     background 2 -- sh "$ROOM/program"
     eventually test -e "$ROOM/ready" && "$hosts" link down 1 --of "$pid" && eventually test -e "$ROOM/down" &&
-        "$hosts" link up 1 --of "$pid" && wires ip -o link show host1 | grep -q 'state UP' && ends 0
+        "$hosts" link up 1 --of "$pid" && eventually linked && touch "$ROOM/enough" && ends 0
 }
 cuts_happen() {
     program <<'END'

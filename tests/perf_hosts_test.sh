@@ -84,7 +84,14 @@ for _ in 1 2 3 4 5; do
 done
 # Whose process dies is named, and the others end.
 ran 3 "$hosts" 2 -- sh -c '"$1" -b 4M -e 4M --cell-time 60 --place in & p=$!
-    if [ $HOST_INDEX = 1 ]; then sleep 2; kill -9 $p; wait $p; exit 0; fi; wait $p' . "$perf" &&
+    if [ $HOST_INDEX = 1 ]; then
+        until grep -qs memfd:plait /proc/$p/maps || ! kill -0 $p 2>/dev/null; do sleep 0.1; done # it has met the others
+        sleep 0.5
+        kill -9 $p
+        wait $p
+        exit 0
+    fi
+    wait $p' . "$perf" &&
     has 1 'plait-perf: plait: rank (0: .*rank 1|1 ended unexpectedly: closed its connection)'
 if [ "$openmpi" = yes ]; then
     ran 0 "$hosts" 2 -- "$perf" $quick --peer openmpi:tcp,openmpi:ucx &&
