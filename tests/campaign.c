@@ -34,8 +34,8 @@
 #define MOST_JOBS     64
 #define MORE_PATIENCE 10 /* times the deadline, when an injection that failed is run alone */
 
-/* Of n injections that were late so many are forgiven; a machine with twice its work was seen to need 2 in 1,200. */
-#define MOST_FORGIVEN(n) (2 + (n) / 50)
+/* Of n injections so many may be late; a machine with twice its work was seen to need 2 in 1,200, a very busy one 3 in 40. */
+#define MOST_FORGIVEN(n) (2 + (n) / 5)
 
 struct options {
     uint64_t from, count;
