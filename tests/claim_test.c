@@ -65,7 +65,7 @@ static void an_earlier_process_of_the_rank_may_be_ending(void **state)
     assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
     const pid_t holder = start_holder(&id, 60, &go), ends = child_fork();
     if (ends == 0) {
-        usleep(100000);
+        usleep(20000);
         _exit(write(go, "", 1) != 1);
     }
     assert_int_equal(plait_claim_make(&id, 0, 60, &claim), PLAIT_OK);

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LIMIT 1.5 /* seconds, of -T */
+#define LIMIT 2.0 /* seconds, of -T */
 
 struct player {
     pthread_t thread;
@@ -34,9 +34,9 @@ static void answers(struct player *p)
 /* Longer than LIMIT by the passes in the stage, then longer by messages. */
 static void works_long(struct player *p)
 {
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 50; i++) {
         usleep(100000);
-        if (i < 30)
+        if (i < 25)
             atomic_fetch_add(&p->stage->passes, 1);
         else
             say(p, ANSWER_BUSY);
