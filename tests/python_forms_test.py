@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The Python package: requests, persistent operations, messages, groups; comms of comms and their life."""
 import gc
+import multiprocessing
 import os
 import signal
 import threading
@@ -445,15 +446,17 @@ def a_finalized_comm_takes_no_calls_and_a_suspended_one_has_no_staging_memory():
 def a_comm_is_created_in_the_background():
     def body(rank, uid):
         if rank == 1:
-            time.sleep(1)
+            looked.wait(ranks.LIMIT)
         with plait.Comm.create(2, rank, uid, name='later', background=True) as comm:
             assert (comm.nrank, comm.rank, comm.name) == (2, rank, 'later')
             if rank == 0:
                 assert not comm.ready()
                 wrong(plait.ArgError, 'not created yet', comm.barrier)
+                looked.wait(ranks.LIMIT)
             while not comm.ready():
                 time.sleep(0.001)
             equal(comm.allreduce(numpy.ones(3)), 2)
+    looked = multiprocessing.get_context('fork').Barrier(2)
     both(body, nrank=2)
     alone = plait.Comm.create(2, 0, plait.unique_id(), timeout=0.2, background=True)
     try:

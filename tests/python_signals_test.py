@@ -14,7 +14,7 @@ import numpy
 import plait
 import sentences
 
-LIMIT = 20  # seconds; a hard limit: without an interrupt these wait for 10 minutes
+LIMIT = 60  # seconds; a hard limit: without an interrupt these wait for 10 minutes
 SETTLES = 2.0  # seconds until the call has begun for sure
 
 # What the other rank of a pair does before it calls no more, and what this rank then waits in.
