@@ -156,7 +156,7 @@ static void share_id(struct scene *s)
         memcpy(s->id->bytes + 1, id.bytes + 1, sizeof id.bytes - 1);
         __atomic_store_n(&s->id->bytes[0], id.bytes[0], __ATOMIC_RELEASE);
     }
-    (void)comes_true(__atomic_load_n(&s->id->bytes[0], __ATOMIC_ACQUIRE) != 0, 30);
+    (void)comes_true(__atomic_load_n(&s->id->bytes[0], __ATOMIC_ACQUIRE) != 0);
 }
 
 /* ---- Nodes ----------------------------------------------------------------------------------------------------- */

@@ -448,7 +448,7 @@ static int live(struct plait_comm **unused, uint32_t rank, void *arg)
 
 static void live_with(bool tcp, enum moment moment, enum how how, uint32_t victim, int which, int least)
 {
-    const struct ranks r = { NRANK, 1, .limit = 90, .body = live, .processes = true, .no_comm = true };
+    const struct ranks r = { NRANK, 1, .body = live, .processes = true, .no_comm = true };
 
     new_scene(tcp);
     scene->moment = moment;

@@ -438,7 +438,7 @@ static int a_started_operation_takes_what_is_lent_while_its_rank_waits_elsewhere
 static void a_started_operation_that_waits_for_a_reader_goes_on_elsewhere(void **state)
 {
     struct lead *lead = share_lead(1, 0, false);
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = start_and_wait_elsewhere, .arg = lead, .limit = 20 };
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = start_and_wait_elsewhere, .arg = lead };
 
     assert_int_equal(ranks_run(&r), 0);
     munmap(lead, sizeof *lead);
@@ -741,9 +741,9 @@ int main(void)
         cmocka_unit_test(any_sequence_gives_what_is_known),
         cmocka_unit_test(who_gives_is_ahead_by_as_many_operations_as_there_are_slots),
         cmocka_unit_test(long_vectors_in_library_memory_or_in_one_process_are_lent),
-        test_of_ranks(a_started_operation_takes_what_is_lent_while_its_rank_waits_elsewhere, 2, 1, .limit = 20),
+        test_of_ranks(a_started_operation_takes_what_is_lent_while_its_rank_waits_elsewhere, 2, 1),
         cmocka_unit_test(a_started_operation_that_waits_for_a_reader_goes_on_elsewhere),
-        test_of_ranks(who_owes_a_small_block_is_waited_for_by_name, 3, 1, .limit = 20),
+        test_of_ranks(who_owes_a_small_block_is_waited_for_by_name, 3, 1),
         test_of_ranks(a_small_block_that_is_longer_than_a_slice_has_none, NSEVERAL, 1, .options.deadline = 5),
         cmocka_unit_test(what_a_rank_keeps_is_copied_before_the_others_come),
         cmocka_unit_test(a_reader_that_does_not_come_is_named),

@@ -341,9 +341,7 @@ static void a_started_exchange_of_messages_goes_on_by_itself(void **state)
     setenv("PLAIT_FOR_TESTS", "1", 1);
     if (pace == NULL)
         setenv("PLAIT_PACE", "20us,1GB/s", 1);
-    ranks = (struct ranks){
-        .nprocess = 2, .nthread = 1, .limit = 30, .body = only_start, .arg = applied, .processes = true
-    };
+    ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .body = only_start, .arg = applied, .processes = true };
     const unsigned failed = ranks_run(&ranks);
     if (pace == NULL)
         unsetenv("PLAIT_PACE");

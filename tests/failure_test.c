@@ -26,7 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define COUNT 5000
+#define COUNT    5000
+#define PATIENCE 2 /* seconds for which destroy waits, after a failure, for processes that have not noticed it */
 
 static enum plait_status sum(struct plait_comm *comm, size_t count, const char *algorithm)
 {
@@ -40,9 +41,7 @@ static enum plait_status sum(struct plait_comm *comm, size_t count, const char *
 static struct ranks ranks_of(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *),
                              void *arg)
 {
-    struct ranks r = {
-        .nprocess = nprocess, .nthread = nthread, .limit = 60, .body = body, .arg = arg, .options.deadline = 10
-    };
+    struct ranks r = { .nprocess = nprocess, .nthread = nthread, .body = body, .arg = arg, .options.deadline = 10 };
     return r;
 }
 
@@ -189,7 +188,6 @@ static enum plait_status differ(struct plait_comm *comm, const struct deviation 
 static int one_rank_differs(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct deviation *v = arg;
-    const double start = plait_clock();
     enum plait_status status;
 
     status = sum(*comm, v->usual, NULL);
@@ -203,7 +201,6 @@ static int one_rank_differs(struct plait_comm **comm, uint32_t rank, void *arg)
         status = sum(*comm, v->usual, NULL);
     CHECK(status == PLAIT_ERR_MISMATCH);
     CHECK(says(v->difference->text) && says("rank 1"));
-    CHECK(plait_clock() - start < 5);
     CHECK(sum(*comm, v->usual, NULL) == PLAIT_ERR_FAILED && says("failed earlier"));
     CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_MISMATCH);
     *comm = NULL;
@@ -330,13 +327,11 @@ static int one_rank_dies(struct plait_comm **comm, uint32_t rank, void *arg)
 
     if (rank == 1)
         raise(SIGKILL);
-    const double start = plait_clock();
     if (status == PLAIT_OK) /* a late rank may be told of the second call in the first */
         status = sum(*comm, COUNT, algorithm);
     CHECK(status == PLAIT_ERR_PEER);
     CHECK(says("rank 1 (process "));
     CHECK(says(RANKS_ON_HOSTS ? "died after operation #" : "died after operation #1")); /* or what was known of it */
-    CHECK(plait_clock() - start < 2);
     return plait_comm_destroy(*comm) == PLAIT_ERR_PEER ? (*comm = NULL, 0) : 1;
 }
 
@@ -378,7 +373,6 @@ static void a_rank_that_dies_in_a_large_request_is_named(void **state)
     struct ranks r = ranks_of(2, 1, one_rank_dies_in_a_request, NULL);
 
     r.processes = true;
-    r.limit = 60;
     assert_int_equal(ranks_run(&r), 1); /* the killed one */
 }
 
@@ -414,7 +408,7 @@ static int a_rank_that_leaves_waits_in_no_operation(struct plait_comm **comm, ui
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
     for (unsigned k = 0; k < 3 && rank == 1; k++) {
         const double last = atomic_load(&zero->seen);
-        CHECK(comes_true(atomic_load(&zero->done) == 2 && atomic_load(&zero->seen) > last, 60));
+        CHECK(comes_true(atomic_load(&zero->done) == 2 && atomic_load(&zero->seen) > last));
     }
     CHECK(rank == 0 || plait_ring_read(&zero->ring, 2, 2, false, &o));
     CHECK(rank == 0 || !o.has_progress || (o.progress.waiting_for == 0 && o.progress.waited_for == 0));
@@ -465,7 +459,7 @@ static void hold(void *inout, const void *in, size_t count, enum plait_dtype typ
     h->entered = true;
     while (!h->aborted)
         usleep(1000);
-    usleep(20000); /* far less than destroy waits */
+    usleep(20000);
     h->left = true;
 }
 
@@ -486,12 +480,13 @@ static int end_beside_a_rank_that_reduces(struct plait_comm **comm, uint32_t ran
     call.algorithm = "one-shot"; /* both reduce */
     call.request = rank == 0 ? &r : NULL;
     const enum plait_status status = plait_allreduce(*comm, v, v, 2, PLAIT_FLOAT32, PLAIT_USER, &call);
-    CHECK(rank == 1 || (status == PLAIT_OK && comes_true(plait_test(&r, &done) == PLAIT_OK && h->entered, 60)));
+    CHECK(rank == 1 || (status == PLAIT_OK && comes_true(plait_test(&r, &done) == PLAIT_OK && h->entered)));
     CHECK(rank == 1 || plait_comm_abort(*comm, "of this test") == PLAIT_OK);
     h->aborted = true;
+    const double start = plait_clock();
     CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_FAILED);
     *comm = NULL;
-    CHECK(h->left || RANKS_ON_HOSTS); /* which read no memory of this one */
+    CHECK(h->left || plait_clock() - start >= PATIENCE || RANKS_ON_HOSTS); /* which read no memory of this one */
     return 0;
 }
 
@@ -628,7 +623,7 @@ static int destroy_tells_of_a_failure_elsewhere(struct plait_comm **comm, uint32
         CHECK(plait_allreduce(*comm, &v, &w, 1, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_ERR_TIMEOUT);
     ranks_meet();
     /* The news may be on their way. */
-    CHECK(rank == 0 || comes_true((*comm)->peers[0].control->failed != PLAIT_OK, 60));
+    CHECK(rank == 0 || comes_true((*comm)->peers[0].control->failed != PLAIT_OK));
     CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_TIMEOUT);
     *comm = NULL;
     return 0;
@@ -1011,9 +1006,11 @@ static void a_death_is_told_before_the_deadline_is(void **state)
 }
 
 static atomic_bool is_cut;
+static atomic_uint nlook; /* at the link that is cut */
 
 static const char *broken_when_cut(const struct plait_link *link)
 {
+    nlook += is_cut;
     return is_cut ? "cut" : NULL;
 }
 
@@ -1030,7 +1027,7 @@ static int leave_after_a_long_wait(struct plait_comm **comm, uint32_t rank, void
     } else { /* rank 0 waits long before the link breaks, but not long after it */
         usleep(1300000);
         is_cut = true;
-        usleep(100000);
+        CHECK(comes_true(nlook > 10)); /* the second look would blame it */
     }
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
     return 0;

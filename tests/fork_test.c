@@ -33,7 +33,7 @@ static int sum(struct plait_comm *comm, uint32_t rank, size_t count)
 
 static struct ranks two(int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
 {
-    struct ranks r = { .nprocess = 2, .nthread = 1, .limit = 60, .body = body, .arg = arg, .options.deadline = 20 };
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = body, .arg = arg, .options.deadline = 20 };
     return r;
 }
 

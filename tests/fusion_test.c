@@ -755,13 +755,9 @@ static void a_stall_names_the_tensors_and_their_rank(void **state)
     bool waits[] = { false, true };
 
     for (unsigned i = 0; i < 2; i++) {
-        ranks = (struct ranks){ .nprocess = 3,
-                                .nthread = 1,
-                                .limit = 60,
-                                .body = stall,
-                                .arg = &waits[i],
-                                .options.deadline = 3,
-                                .options.warn = 1 };
+        ranks = (struct ranks){
+            .nprocess = 3, .nthread = 1, .body = stall, .arg = &waits[i], .options.deadline = 3, .options.warn = 1
+        };
         assert_int_equal(ranks_run(&ranks), 0);
     }
 }

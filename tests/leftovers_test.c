@@ -116,7 +116,7 @@ static void one_killed_rank_leaves_nothing_and_the_others_name_it(void **state)
     for (uint32_t dead = 0; dead < NRANK; dead += 3) {
         struct scene *s = open_scene(NRANK);
         char want[64];
-        assert_true(comes_true(s->running == NRANK, 30));
+        assert_true(comes_true(s->running == NRANK));
         assert_no_named_file(s->pid[dead]);
         assert_false(socket_exists(s)); /* the rendezvous is over */
         const double start = plait_clock();
@@ -138,7 +138,7 @@ static void ranks_that_are_all_killed_leave_nothing(void **state)
 {
     struct scene *s = open_scene(NRANK);
 
-    assert_true(comes_true(s->running == NRANK, 30));
+    assert_true(comes_true(s->running == NRANK));
     for (uint32_t r = 0; r < NRANK; r++) {
         assert_no_named_file(s->pid[r]);
         kill(s->pid[r], SIGSTOP); /* all in the middle of it */
@@ -156,7 +156,7 @@ static void a_root_killed_while_it_waits_takes_its_socket_along(void **state)
 {
     struct scene *s = open_scene(1);
 
-    assert_true(comes_true(socket_exists(s), 30));
+    assert_true(comes_true(socket_exists(s)));
     kill(s->pid[0], SIGKILL);
     child_end(s->pid[0]);
     assert_false(socket_exists(s));

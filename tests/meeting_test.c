@@ -82,7 +82,7 @@ static unsigned count_sockets(const struct scene *s)
 
 static void wait_for_sockets(const struct scene *s, unsigned n)
 {
-    assert_true(comes_true(count_sockets(s) >= n, 30));
+    assert_true(comes_true(count_sockets(s) >= n));
 }
 
 /* `rank` has learnt it; those who come only now are told too. */

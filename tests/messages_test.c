@@ -680,7 +680,7 @@ static void who_leaves_has_said_what_it_has_taken(void **state)
 {
     for (uint32_t sent = 1; sent < PLAIT_WINDOW; sent += PLAIT_WINDOW - 2) {
         const struct ranks r = {
-            .nprocess = 4, .nthread = 1, .limit = 100, .body = leave_after_rank_0, .arg = &sent, .processes = true
+            .nprocess = 4, .nthread = 1, .body = leave_after_rank_0, .arg = &sent, .processes = true
         };
         assert_int_equal(ranks_run(&r), 0);
     }

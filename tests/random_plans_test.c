@@ -118,11 +118,9 @@ static int run_batch(struct plait_comm **comm, uint32_t rank, void *arg)
 static void run(struct batch *b)
 {
     const bool processes = b->way % 2;
-    struct ranks r = { .nprocess = processes ? b->nrank : 1,
-                       .nthread = processes ? 1 : b->nrank,
-                       .limit = 60,
-                       .body = run_batch,
-                       .arg = b };
+    struct ranks r = {
+        .nprocess = processes ? b->nrank : 1, .nthread = processes ? 1 : b->nrank, .body = run_batch, .arg = b
+    };
 
     for (uint32_t i = 0; i < b->n; i++)
         b->algs[i] = &b->plan[i].alg;
@@ -303,7 +301,7 @@ static int run_hierarchies(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void hierarchies_of_three_levels_run_right(void **state)
 {
-    const struct ranks r = { .nprocess = LEVEL_RANKS, .nthread = 1, .limit = 60, .body = run_hierarchies };
+    const struct ranks r = { .nprocess = LEVEL_RANKS, .nthread = 1, .body = run_hierarchies };
 
     if (RANKS_ON_HOSTS || getenv("PLAIT_TEST_KEPT") != NULL || *TOPOLOGY_PLUGIN == '\0') {
         print_message("skipped: needs one host, processes of its own and hwloc\n");

@@ -60,7 +60,7 @@ static void start_scene(struct scene *s)
             rank_main(s, r);
         s->pid[r] = pid;
     }
-    assert_true(comes_true(s->running == 3, 30));
+    assert_true(comes_true(s->running == 3));
 }
 
 /* The operation that a rank is in, from its dump. */
@@ -231,7 +231,7 @@ static int stop_after_a_long_wait(struct plait_comm **comm, uint32_t rank, void 
 static void a_wait_that_is_over_is_nobodys_excuse(void **state)
 {
     _Atomic pid_t *stopped = shared_memory(4096);
-    struct ranks r = { .nprocess = 2, .nthread = 1, .limit = 30, .body = stop_after_a_long_wait, .arg = stopped };
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = stop_after_a_long_wait, .arg = stopped };
 
     r.options.deadline = 3;
     assert_int_equal(ranks_run(&r), 1); /* the killed one */

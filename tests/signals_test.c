@@ -39,9 +39,7 @@ static int sum(struct plait_comm *comm, uint32_t rank, size_t count)
 
 static struct ranks ranks_of(uint32_t nprocess, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
 {
-    struct ranks r = {
-        .nprocess = nprocess, .nthread = 1, .limit = 60, .body = body, .arg = arg, .options.deadline = 20
-    };
+    struct ranks r = { .nprocess = nprocess, .nthread = 1, .body = body, .arg = arg, .options.deadline = 20 };
     return r;
 }
 

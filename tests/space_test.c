@@ -615,7 +615,7 @@ static void errors_of_a_space_fail_the_call_and_the_comm(void **state)
     queued = true;
     assert_int_equal(ranks_run(&refused), 0);
     for (enum failing what = POLL_COLLECTIVE; what <= POLL_PASSED; what++) {
-        struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = fail_once, .arg = &what, .limit = 30 };
+        struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = fail_once, .arg = &what };
         print_message("what fails: %d\n", (int)what);
         assert_int_equal(ranks_run(&r), 0);
     }

@@ -252,7 +252,7 @@ static int a_wait_calls_the_function_of_plait_idle_set(struct plait_comm **comm,
         struct plait_comm_stats before, after;
         CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
         if (rank == 1) {
-            CHECK(comes_true(atomic_load(&nidle[turn]) > 2000, 60));
+            CHECK(comes_true(atomic_load(&nidle[turn]) > 2000));
             CHECK(plait_barrier(*comm, NULL) == PLAIT_OK && plait_barrier(*comm, NULL) == PLAIT_OK);
             continue;
         }

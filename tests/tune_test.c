@@ -310,7 +310,7 @@ static void start_at_length(FILE *err)
         dup2(fileno(err), STDERR_FILENO);
         tune_at_length();
     }
-    assert_true(comes_true(ranks_are_there(), 30));
+    assert_true(comes_true(ranks_are_there()));
 }
 
 static void a_dead_rank_is_named(void **state)
@@ -335,7 +335,7 @@ static void an_interrupt_leaves_no_file(void **state)
     assert_int_equal(kill(tuner, SIGINT), 0);
     assert_int_equal(child_end(tuner), -SIGINT);
     fclose(err);
-    assert_true(comes_true(kill(rank_1, 0) != 0, 30));
+    assert_true(comes_true(kill(rank_1, 0) != 0));
     assert_no_files();
 }
 

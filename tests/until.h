@@ -8,10 +8,10 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-/* Waits until the condition is true, at most so many seconds. Is it? */
-#define comes_true(condition, seconds)                           \
+/* Waits until the condition is true. Is it? A minute and a half is a limit against hangs: a busy machine takes long. */
+#define comes_true(condition)                                    \
     __extension__({                                              \
-        const double until_ = plait_clock() + (seconds);         \
+        const double until_ = plait_clock() + 90;                \
         bool true_;                                              \
         while (!(true_ = (condition)) && plait_clock() < until_) \
             usleep(1000);                                        \
