@@ -50,6 +50,25 @@ static ncclResult_t first(ncclResult_t a, ncclResult_t b)
     return a != ncclSuccess ? a : b;
 }
 
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static _Atomic bool kept; /* memory that another rank may still use, after two seconds in which it got no processor */
+
+static void leave_failed(ncclComm_t comm)
+{
+    const double start = now();
+
+    ncclCommAbort(comm);
+    if (now() - start >= 2)
+        kept = true;
+}
+
 /* ---- Scenes ------------------------------------------------------------------------------------------------------- */
 
 static ncclResult_t sum(struct seat *s)
@@ -99,7 +118,7 @@ static ncclResult_t exchanged(struct seat *s)
     if (result == ncclSuccess)
         result = first(ncclCommGetAsyncError(s->comm, &state), state);
     if (result != ncclSuccess)
-        ncclCommAbort(s->comm), s->comm = NULL;
+        leave_failed(s->comm), s->comm = NULL;
     const ncclResult_t freed = ncclMemFree(theirs);
     if (freed != ncclSuccess)
         ncclMemFree(theirs); /* again */
@@ -126,7 +145,7 @@ static ncclResult_t made_and_left(struct seat *s)
     if (result == ncclSuccess)
         return ncclCommDestroy(half);
     if (half != NULL)
-        ncclCommAbort(half);
+        leave_failed(half);
     return result;
 }
 
@@ -164,7 +183,7 @@ static ncclResult_t meet(struct seat *s, ncclResult_t result)
     if (s->rank == VICTIM)
         snprintf(shared->text, sizeof shared->text, "%s", ncclGetLastError(NULL));
     if (result != ncclSuccess && s->comm != NULL)
-        ncclCommAbort(s->comm);
+        leave_failed(s->comm);
     return shared->result[s->rank] = result;
 }
 
@@ -273,13 +292,14 @@ static int round_of(struct seat *s, int rank, unsigned nth)
 
 static int same_as(const struct standin_left *before, int rank)
 {
-    struct standin_left now = gpu_left();
+    const struct standin_left after = gpu_left();
+    const bool same = memcmp(&after, before, sizeof after) == 0;
 
-    if (memcmp(&now, before, sizeof now) != 0)
+    if (!same)
         fprintf(stderr, "rank %d: memory %u, %u before; imported %u, %u; streams %u, %u; events %u, %u\n", rank,
-                now.memory, before->memory, now.imported, before->imported, now.streams, before->streams, now.events,
-                before->events);
-    return memcmp(&now, before, sizeof now) != 0;
+                after.memory, before->memory, after.imported, before->imported, after.streams, before->streams,
+                after.events, before->events);
+    return !same && !kept;
 }
 
 static int fail_each(ncclComm_t *unused, int rank, int nrank)

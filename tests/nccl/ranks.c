@@ -15,7 +15,7 @@
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define LIMIT 600
 #else
-#define LIMIT 60
+#define LIMIT 200
 #endif
 #define MOST 16
 
