@@ -298,6 +298,7 @@ static int die(struct plait_comm **comm, uint32_t rank, void *arg)
     for (uint32_t s = 0; s < 3; s++)
         CHECK(make_round(f, rank) == 0 && plait_fusion_wait_all(f, NULL) == PLAIT_OK);
     CHECK(make_round(f, rank) == 0);
+    ranks_meet();
     if (rank == 1) {
         usleep(100000);
         raise(SIGKILL);
