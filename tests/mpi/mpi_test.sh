@@ -41,6 +41,9 @@ every_collective_equals_that_of_mpi() {
         has 0 'could not make|in MPI: (an argument|Plait is off)'
     mpi 0 3 collectives
 }
+a_communicator_is_freed_before_its_request_has_ended() {
+    mpi 0 3 -x PLAIT_MPI=report freed && has 1 'MPI_Iallreduce +3 on Plait'
+}
 ranks_wait_in_one_library_and_answer_in_the_other() {
     mpi 0 3 progress
 }
@@ -78,6 +81,7 @@ errors_of_requests_are_in_their_statuses() {
 }
 off_is_off() {
     mpi 0 2 -x PLAIT_MPI=off progress && has 0 plait
+    mpi 0 3 -x PLAIT_MPI=off few && has 0 plait
 }
 wrong_settings_are_named() {
     mpi x 2 -x PLAIT_MPI=yes progress && has + "PLAIT_MPI='yes' .*: allowed is on, off or report"

@@ -428,25 +428,13 @@ static void collectives(void)
     MPI_Comm_compare(MPI_COMM_WORLD, back, &before);
     if (same_as != MPI_CONGRUENT || (before != MPI_SIMILAR && before != MPI_CONGRUENT))
         fail("compared communicators", same_as, before);
-    /* A communicator is freed before its request has ended. */
-    int one = 1, sum = 0;
-    MPI_Request request;
-    MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, copy, &request);
     MPI_Comm_free(&copy);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
-    use(back);
-    if (sum != nrank)
-        fail("the sum on a freed communicator", sum, nrank);
-    MPI_Ibarrier(back, &request); /* Open MPI's own cannot be freed */
-    MPI_Request_free(&request);
-    if (request != MPI_REQUEST_NULL)
-        fail("a request after MPI_Request_free()", 0, 0);
     MPI_Comm_free(&back);
     MPI_Comm_free(&part);
     for (int i = 0; i < 100 / thin; i++) { /* handles are used again */
         MPI_Comm_split(MPI_COMM_WORLD, me % 2, i % 2 ? me : -me, &part);
         if (i % 10 == 0)
-            MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, part);
+            MPI_Allreduce(&me, &before, 1, MPI_INT, MPI_SUM, part);
         MPI_Comm_free(&part);
     }
     for (int i = 0; i < NPAIR; i++)
@@ -457,6 +445,23 @@ static void few(void)
 {
     thin = 20;
     collectives();
+}
+
+/* A communicator is freed before its request has ended. In Open MPI 4.1 itself this is a segmentation fault. */
+static void freed(void)
+{
+    int one = 1, sum = 0;
+    MPI_Comm copy;
+    MPI_Request request;
+
+    use(MPI_COMM_WORLD);
+    MPI_Comm_dup(comm, &copy);
+    MPI_Barrier(copy);
+    MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, copy, &request);
+    MPI_Comm_free(&copy);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (sum != nrank)
+        fail("the sum on a freed communicator", sum, nrank);
 }
 
 /* A rank waits in one library, and its answer to another rank is in the other. */
@@ -801,8 +806,8 @@ int main(int argc, char **argv)
         void (*run)(void);
     } modes[] = {
 #define MODE(name) { #name, name }
-        MODE(collectives), MODE(few),     MODE(progress),  MODE(threads),     MODE(killed),   MODE(spawn),
-        MODE(errors),      MODE(refused), MODE(misplaced), MODE(uncommitted), MODE(statuses), MODE(names),
+        MODE(collectives), MODE(few),       MODE(progress),    MODE(threads),  MODE(killed), MODE(spawn), MODE(errors),
+        MODE(refused),     MODE(misplaced), MODE(uncommitted), MODE(statuses), MODE(names),  MODE(freed),
     };
     int provided;
 
