@@ -15,7 +15,9 @@ static _Atomic int mode; /* enum mode; UNKNOWN: not set up yet */
 static double deadline;
 static bool agreed; /* all ranks are here: MPI_Init() was the C function */
 
-static atomic_ullong counts[PLAIT_MPI_NNAME][2][PLAIT_MPI_NWHY];
+/* For the report: of each name blocking, then not, each with every reason. */
+#define NCOUNT (PLAIT_MPI_NNAME * 2 * PLAIT_MPI_NWHY)
+static atomic_ullong counts[NCOUNT];
 
 double plait_mpi_deadline(void)
 {
@@ -25,7 +27,7 @@ double plait_mpi_deadline(void)
 void plait_mpi_count(enum plait_mpi_name name, bool blocks, enum plait_mpi_why why)
 {
     if (atomic_load_explicit(&mode, memory_order_relaxed) == REPORT)
-        atomic_fetch_add_explicit(&counts[name][!blocks][why], 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&counts[(name * 2 + !blocks) * PLAIT_MPI_NWHY + why], 1, memory_order_relaxed);
 }
 
 /* Ranks of MPI programs may be late by hours: only a deadline that somebody has set counts. */
@@ -44,6 +46,17 @@ static enum mode read_settings(void)
     return status == PLAIT_ERR_ARG ? found : WRONG; /* there is no i-th, or a value is wrong */
 }
 
+const char *plait_mpi_name(enum plait_mpi_name name, bool blocks)
+{
+    static const char *const names[][2] = {
+#define MPI_X(name, iname, parameters, arguments, described) { "MPI_" #iname, "MPI_" #name },
+        MPI_COLLECTIVE_LIST(MPI_X)
+#undef MPI_X
+    };
+
+    return names[name][blocks];
+}
+
 static void report(void)
 {
     static const char *const whys[] = {
@@ -51,33 +64,27 @@ static void report(void)
         PLAIT_MPI_WHY_LIST(PLAIT_X)
 #undef PLAIT_X
     };
-    static const char *const names[][2] = {
-#define MPI_X(name, iname, parameters, arguments) { "MPI_" #name, "MPI_" #iname },
-        MPI_COLLECTIVE_LIST(MPI_X)
-#undef MPI_X
-    };
-    unsigned long long mine[PLAIT_MPI_NNAME][2][PLAIT_MPI_NWHY], all[PLAIT_MPI_NNAME][2][PLAIT_MPI_NWHY];
+    unsigned long long mine[NCOUNT], all[NCOUNT];
     int rank, nrank;
 
-    for (int i = 0; i < PLAIT_MPI_NNAME * 2 * PLAIT_MPI_NWHY; i++)
-        (&mine[0][0][0])[i] = atomic_load(&(&counts[0][0][0])[i]);
+    for (int i = 0; i < NCOUNT; i++)
+        mine[i] = all[i] = atomic_load(&counts[i]);
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &nrank);
     if (!agreed) { /* other ranks may have made no call */
-        memcpy(all, mine, sizeof all);
         fprintf(stderr, "plait: collective calls of rank %d\n", rank);
     } else {
-        PMPI_Reduce(mine, all, PLAIT_MPI_NNAME * 2 * PLAIT_MPI_NWHY, MPI_UNSIGNED_LONG_LONG, MPI_SUM, 0,
-                    MPI_COMM_WORLD);
+        PMPI_Reduce(mine, all, NCOUNT, MPI_UNSIGNED_LONG_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
         if (rank != 0)
             return;
         fprintf(stderr, "plait: collective calls of all %d ranks together\n", nrank);
     }
-    for (int i = 0; i < PLAIT_MPI_NNAME * 2; i++)
-        for (int why = 0; why < PLAIT_MPI_NWHY; why++)
-            if (all[i / 2][i % 2][why] > 0)
-                fprintf(stderr, "plait: %-26s %10llu %s%s\n", names[i / 2][i % 2], all[i / 2][i % 2][why],
-                        why == PLAIT_MPI_RUNS ? "" : "in MPI: ", whys[why]);
+    for (int i = 0; i < NCOUNT; i++) {
+        const int why = i % PLAIT_MPI_NWHY, form = i / PLAIT_MPI_NWHY;
+        if (all[i] > 0)
+            fprintf(stderr, "plait: %-26s %10llu %s%s\n", plait_mpi_name(form / 2, form % 2 == 0), all[i],
+                    why == PLAIT_MPI_RUNS ? "" : "in MPI: ", whys[why]);
+    }
 }
 
 /* MPI_Finalize() begins by deleting what is attached to MPI_COMM_SELF, whatever language calls it. */
@@ -94,16 +101,6 @@ static int finish(MPI_Comm self, int key, void *value, void *state)
     return MPI_SUCCESS;
 }
 
-/* Packed data must be the elements and nothing else. */
-static bool packs_plainly(void)
-{
-    const int number = 1;
-    int packed[8], at = 0;
-
-    return PMPI_Pack(&number, 1, MPI_INT, packed, sizeof packed, &at, MPI_COMM_SELF) == MPI_SUCCESS &&
-           at == sizeof number && packed[0] == number;
-}
-
 static enum mode set_up(void)
 {
     int key;
@@ -111,10 +108,9 @@ static enum mode set_up(void)
 
     if (found == OFF || found == WRONG)
         return found;
-    if (!packs_plainly() || PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, finish, &key, NULL) != MPI_SUCCESS ||
+    if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, finish, &key, NULL) != MPI_SUCCESS ||
         PMPI_Comm_set_attr(MPI_COMM_SELF, key, NULL) != MPI_SUCCESS || !plait_mpi_comms_init())
         return OFF;
-    plait_mpi_types_init();
     return found;
 }
 

@@ -19,34 +19,27 @@ static int key = MPI_KEYVAL_INVALID;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
 static struct plait_mpi_comm *first;
 
-/* The last communicator that each thread has used. When one ends, a new generation makes all of these invalid. */
-static atomic_uint generation = 1;
-static _Thread_local struct {
-    MPI_Comm mpi;
-    struct plait_mpi_comm *comm;
-    unsigned generation;
-    void (*idle)(void); /* the program's own plait_idle_set() */
-} last;
-
 /* ---- Progress of MPI while Plait waits -------------------------------------------------------------------------- */
+
+static _Thread_local plait_idle_function programs_idle; /* the program's own plait_idle_set() */
 
 static void progress_mpi(void)
 {
     int flag;
 
     PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, plait_mpi_own, &flag, MPI_STATUS_IGNORE);
-    if (last.idle != NULL)
-        last.idle();
+    if (programs_idle != NULL)
+        programs_idle();
 }
 
 void plait_mpi_enter(void)
 {
-    last.idle = plait_idle_set(progress_mpi);
+    programs_idle = plait_idle_set(progress_mpi);
 }
 
 void plait_mpi_leave(void)
 {
-    plait_idle_set(last.idle);
+    plait_idle_set(programs_idle);
 }
 
 /* ---- The list --------------------------------------------------------------------------------------------------- */
@@ -74,7 +67,6 @@ static int end(MPI_Comm mpi, int keyval, void *value, void *state)
         link = &(*link)->next;
     *link = c->next;
     pthread_mutex_unlock(&lock);
-    atomic_fetch_add(&generation, 1);
     plait_mpi_enter();
     plait_comm_destroy(c->plait); /* its error was that of its last call */
     plait_mpi_leave();
@@ -260,31 +252,22 @@ struct plait_mpi_comm *plait_mpi_comm_of(MPI_Comm mpi, bool blocks)
     struct plait_mpi_comm *c;
     int found;
 
-    if (mpi == MPI_COMM_NULL)
+    if (mpi == MPI_COMM_NULL || PMPI_Comm_get_attr(mpi, key, &c, &found) != MPI_SUCCESS)
         return &wrong;
-    const unsigned now = atomic_load_explicit(&generation, memory_order_acquire);
-    if (last.comm != NULL && last.mpi == mpi && last.generation == now)
-        return last.comm;
-    if (PMPI_Comm_get_attr(mpi, key, &c, &found) != MPI_SUCCESS)
-        return &wrong;
-    if (!found) {
-        if ((c = calloc(1, sizeof *c)) == NULL) {
-            plait_log_write(PLAIT_LOG_ERROR, "out of memory for a communicator, and the other ranks wait for this one");
-            abort();
-        }
-        c->mpi = mpi;
-        c->users = 1;
-        c->why = classify(c);
-        if (c->why == PLAIT_MPI_RUNS && !blocks) {
-            free(c);
-            return &early;
-        }
-        if (c->why == PLAIT_MPI_RUNS)
-            c->why = make(c);
-        keep(c);
+    if (found)
+        return c;
+    if ((c = calloc(1, sizeof *c)) == NULL) {
+        plait_log_write(PLAIT_LOG_ERROR, "out of memory for a communicator, and the other ranks wait for this one");
+        abort();
     }
-    last.mpi = mpi;
-    last.comm = c;
-    last.generation = now;
-    return c;
+    c->mpi = mpi;
+    c->users = 1;
+    c->why = classify(c);
+    if (c->why == PLAIT_MPI_RUNS && !blocks) {
+        free(c);
+        return &early;
+    }
+    if (c->why == PLAIT_MPI_RUNS)
+        c->why = make(c);
+    return keep(c);
 }

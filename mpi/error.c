@@ -30,7 +30,8 @@ int plait_mpi_code(const char *text)
 
 int plait_mpi_handle(MPI_Comm comm, int code)
 {
-    PMPI_Comm_call_errhandler(comm != MPI_COMM_NULL ? comm : MPI_COMM_WORLD, code);
+    if (code != MPI_SUCCESS)
+        PMPI_Comm_call_errhandler(comm != MPI_COMM_NULL ? comm : MPI_COMM_WORLD, code);
     return code;
 }
 

@@ -46,11 +46,14 @@ MPI_OTHER_LIST(MPI_X)
 #undef MPI_X
 
 enum plait_mpi_name {
-#define MPI_X(name, iname, parameters, arguments) PLAIT_MPI_##name,
+#define MPI_X(name, iname, parameters, arguments, described) PLAIT_MPI_##name,
     MPI_COLLECTIVE_LIST(MPI_X)
 #undef MPI_X
         PLAIT_MPI_NNAME
 };
+
+/* As MPI spells it. */
+const char *plait_mpi_name(enum plait_mpi_name name, bool blocks);
 
 /* ---- begin.c: settings, begin and end --------------------------------------------------------------------------- */
 
@@ -90,23 +93,26 @@ struct plait_mpi_type {
     MPI_Datatype handle;
     size_t size;
     ptrdiff_t extent;
-    bool plain;     /* elements without gaps, in order */
-    int type;       /* enum plait_dtype that reduces it; -1: none */
-    unsigned parts; /* elements of that type in one of this */
-    bool sums;      /* only sums are Plait's: complex numbers */
+    bool plain; /* elements without gaps, in order */
 };
 
-void plait_mpi_types_init(void);
 /* False: MPI reports it. */
 bool plait_mpi_type_of(MPI_Datatype handle, struct plait_mpi_type *out);
-/* Plait's operator for this type, or -1. */
-int plait_mpi_op_of(MPI_Op op, const struct plait_mpi_type *type);
+
+struct plait_mpi_reduction {
+    enum plait_dtype type;
+    enum plait_op op;
+    unsigned parts; /* elements of that type in one of MPI's */
+};
+
+/* False: MPI reduces it. */
+bool plait_mpi_reduction_of(MPI_Datatype handle, MPI_Op op, struct plait_mpi_reduction *out);
 
 /* ---- error.c ---------------------------------------------------------------------------------------------------- */
 
 /* Logs the text and calls the communicator's error handler with this text; returns the error code. */
 int plait_mpi_error(MPI_Comm comm, const char *text);
-/* For errors that belong to requests: the code without calling the handler; then the handler. */
+/* The code alone; then the handler, unless the code is MPI_SUCCESS. Returns the code. */
 int plait_mpi_code(const char *text);
 int plait_mpi_handle(MPI_Comm comm, int code);
 

@@ -73,7 +73,7 @@ static void *next(const char *name, const void *caller)
 
 #define NEXT(name, types) ((int(*) types)next("MPI_" #name, __builtin_return_address(0)))
 
-#define MPI_X(name, iname, parameters, arguments)                                                              \
+#define MPI_X(name, iname, parameters, arguments, described)                                                   \
     EXPORT int MPI_##name parameters                                                                           \
     {                                                                                                          \
         const struct plait_mpi_table *t = loaded();                                                            \

@@ -17,11 +17,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plait_mpi_call *buckets[NBUCKET];
 static atomic_uint npending;
 
-/* Errors of requests that this thread has completed. */
-static _Thread_local struct {
-    int code;
-    MPI_Comm comm;
-} failed;
+/* The calls that MPI's present function has completed with an error. */
+static _Thread_local struct plait_mpi_call *failed;
 
 static struct plait_mpi_call **bucket_of(MPI_Request handle)
 {
@@ -41,19 +38,22 @@ static struct plait_mpi_call *find(MPI_Request handle)
     return c;
 }
 
-/* MPI asks when the request is completed for the program. */
+/* ---- What MPI asks of a generalized request ---------------------------------------------------------------------- */
+
+/* No errors: MPI would call the handler of MPI_COMM_WORLD. */
 static int query(void *state, MPI_Status *status)
 {
-    const struct plait_mpi_call *c = state;
-
+    (void)state;
     PMPI_Status_set_elements(status, MPI_BYTE, 0);
     PMPI_Status_set_cancelled(status, 0);
     status->MPI_SOURCE = status->MPI_TAG = MPI_UNDEFINED;
-    if (c->code != MPI_SUCCESS) {
-        failed.code = c->code;
-        failed.comm = c->comm->mpi;
-    }
-    return MPI_SUCCESS; /* else MPI calls the handler of MPI_COMM_WORLD */
+    return MPI_SUCCESS;
+}
+
+static void free_call(struct plait_mpi_call *c)
+{
+    plait_mpi_comm_drop(c->comm);
+    free(c);
 }
 
 static int release(void *state)
@@ -66,8 +66,12 @@ static int release(void *state)
     *link = c->next;
     pthread_mutex_unlock(&lock);
     atomic_fetch_sub(&npending, 1);
-    plait_mpi_comm_drop(c->comm);
-    free(c);
+    if (c->code == MPI_SUCCESS) {
+        free_call(c);
+    } else {
+        c->next = failed;
+        failed = c;
+    }
     return MPI_SUCCESS;
 }
 
@@ -93,113 +97,124 @@ int plait_mpi_request_make(struct plait_mpi_call *c, MPI_Request *out)
     return MPI_SUCCESS;
 }
 
-/* Complete a request of ours if its operation has ended, or wait for that. */
-static void drive(MPI_Request handle, bool waits)
-{
-    struct plait_mpi_call *c = find(handle);
-    enum plait_status status;
-    int done = 1;
+/* ---- Before MPI's function, and after it ------------------------------------------------------------------------- */
 
-    if (c == NULL || c->request == NULL)
-        return;
-    plait_mpi_enter();
-    status = waits ? plait_wait(&c->request) : plait_test(&c->request, &done);
-    plait_mpi_leave();
-    if (!done)
-        return;
-    c->request = NULL;
-    plait_mpi_call_close(c, status);
-    PMPI_Grequest_complete(handle);
-}
-
-static void drive_all(int n, const MPI_Request *requests, bool wait)
+/* Complete those requests of ours whose operations have ended, or wait for that. Returns whether there are any. */
+static bool drive(int n, const MPI_Request *requests, bool waits)
 {
-    for (int i = 0; requests != NULL && i < n && atomic_load_explicit(&npending, memory_order_relaxed) > 0; i++)
-        drive(requests[i], wait);
-}
-
-static bool has_ours(int n, const MPI_Request *requests)
-{
-    for (int i = 0; requests != NULL && i < n; i++)
-        if (find(requests[i]) != NULL)
-            return true;
-    return false;
-}
-
-/* The error of each request that has failed, [n]; NULL: none has. Waiting and testing forget the requests. */
-static int *codes_of(int n, const MPI_Request *requests)
-{
-    int *codes = NULL;
+    bool found = false;
 
     for (int i = 0; requests != NULL && i < n; i++) {
-        const struct plait_mpi_call *c = find(requests[i]);
-        if (c == NULL || c->code == MPI_SUCCESS)
+        struct plait_mpi_call *c = find(requests[i]);
+        enum plait_status status;
+        int done = 1;
+        if (c == NULL)
             continue;
-        if (codes == NULL && (codes = calloc((size_t)n, sizeof *codes)) == NULL)
-            break; /* the caller gets MPI_ERR_IN_STATUS all the same */
-        codes[i] = c->code;
+        found = true;
+        c->index = i;
+        if (c->request == NULL) /* completed by an earlier test */
+            continue;
+        plait_mpi_enter();
+        status = waits ? plait_wait(&c->request) : plait_test(&c->request, &done);
+        plait_mpi_leave();
+        if (!done)
+            continue;
+        c->request = NULL;
+        plait_mpi_call_close(c, status);
+        PMPI_Grequest_complete(c->handle);
     }
-    return codes;
+    return found;
 }
 
-/* MPI's result, but the error of a request of ours if there is one. */
+/* MPI's result, but the error of a request of ours if one has failed. */
 static int result(int code)
 {
-    const int own = failed.code;
+    struct plait_mpi_call *c = failed;
 
-    if (own == MPI_SUCCESS)
+    if (c == NULL)
         return code;
-    failed.code = MPI_SUCCESS;
-    return plait_mpi_handle(failed.comm, own);
-}
-
-/* The same of several requests, whose errors are in `n` statuses; frees `codes`. */
-static int result_of_all(int code, int *codes, int n, const int *indices, MPI_Status *statuses)
-{
-    const bool own = failed.code != MPI_SUCCESS;
-
-    for (int i = 0; own && statuses != MPI_STATUSES_IGNORE && i < n; i++) {
-        const int found = codes != NULL ? codes[indices != NULL ? indices[i] : i] : MPI_SUCCESS;
-        if (found != MPI_SUCCESS || code == MPI_SUCCESS) /* else MPI has set it */
-            statuses[i].MPI_ERROR = found;
+    const MPI_Comm comm = c->comm->mpi;
+    code = c->code;
+    while ((c = failed) != NULL) {
+        failed = c->next;
+        free_call(c);
     }
-    free(codes);
-    code = result(code);
-    return own ? MPI_ERR_IN_STATUS : code;
+    return plait_mpi_handle(comm, code);
 }
+
+/* The same of several requests, whose errors are in `n` statuses, those of the requests `indices`; NULL: in order. */
+static int result_of_all(int code, int n, const int *indices, MPI_Status *statuses)
+{
+    if (failed == NULL)
+        return code;
+    for (int i = 0; statuses != MPI_STATUSES_IGNORE && i < n; i++) {
+        if (code == MPI_SUCCESS) /* else MPI has set it */
+            statuses[i].MPI_ERROR = MPI_SUCCESS;
+        for (const struct plait_mpi_call *c = failed; c != NULL; c = c->next)
+            if (c->index == (indices != NULL ? indices[i] : i))
+                statuses[i].MPI_ERROR = c->code;
+    }
+    result(code);
+    return MPI_ERR_IN_STATUS;
+}
+
+/* ---- MPI's functions --------------------------------------------------------------------------------------------- */
 
 int plait_mpi_Wait(MPI_Request *request, MPI_Status *status)
 {
-    drive_all(1, request, true);
+    drive(1, request, true);
     return result(PMPI_Wait(request, status));
 }
 
 int plait_mpi_Waitall(int n, MPI_Request requests[], MPI_Status statuses[])
 {
-    drive_all(n, requests, true);
-    int *const codes = codes_of(n, requests), code = PMPI_Waitall(n, requests, statuses);
-    return result_of_all(code, codes, n, NULL, statuses);
+    drive(n, requests, true);
+    return result_of_all(PMPI_Waitall(n, requests, statuses), n, NULL, statuses);
+}
+
+int plait_mpi_Test(MPI_Request *request, int *flag, MPI_Status *status)
+{
+    drive(1, request, false);
+    return result(PMPI_Test(request, flag, status));
+}
+
+int plait_mpi_Testall(int n, MPI_Request requests[], int *flag, MPI_Status statuses[])
+{
+    drive(n, requests, false);
+    return result_of_all(PMPI_Testall(n, requests, flag, statuses), n, NULL, statuses);
+}
+
+int plait_mpi_Testany(int n, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+{
+    drive(n, requests, false);
+    return result(PMPI_Testany(n, requests, index, flag, status));
+}
+
+int plait_mpi_Testsome(int n, MPI_Request requests[], int *nout, int indices[], MPI_Status statuses[])
+{
+    drive(n, requests, false);
+    const int code = PMPI_Testsome(n, requests, nout, indices, statuses);
+    return result_of_all(code, failed != NULL ? *nout : 0, indices, statuses);
 }
 
 int plait_mpi_Waitany(int n, MPI_Request requests[], int *index, MPI_Status *status)
 {
     int flag = 0, code = MPI_SUCCESS;
 
-    if (!has_ours(n, requests))
+    if (!drive(n, requests, false))
         return PMPI_Waitany(n, requests, index, status);
     while (code == MPI_SUCCESS && !flag) {
-        drive_all(n, requests, false);
-        code = PMPI_Testany(n, requests, index, &flag, status);
+        code = plait_mpi_Testany(n, requests, index, &flag, status);
         sched_yield();
     }
-    return result(code);
+    return code;
 }
 
 int plait_mpi_Waitsome(int n, MPI_Request requests[], int *nout, int indices[], MPI_Status statuses[])
 {
     int code;
 
-    if (!has_ours(n, requests))
+    if (!drive(n, requests, false))
         return PMPI_Waitsome(n, requests, nout, indices, statuses);
     do {
         code = plait_mpi_Testsome(n, requests, nout, indices, statuses);
@@ -208,45 +223,13 @@ int plait_mpi_Waitsome(int n, MPI_Request requests[], int *nout, int indices[], 
     return code;
 }
 
-int plait_mpi_Test(MPI_Request *request, int *flag, MPI_Status *status)
-{
-    drive_all(1, request, false);
-    return result(PMPI_Test(request, flag, status));
-}
-
-int plait_mpi_Testall(int n, MPI_Request requests[], int *flag, MPI_Status statuses[])
-{
-    drive_all(n, requests, false);
-    int *const codes = codes_of(n, requests), code = PMPI_Testall(n, requests, flag, statuses);
-    return result_of_all(code, codes, n, NULL, statuses);
-}
-
-int plait_mpi_Testany(int n, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
-{
-    drive_all(n, requests, false);
-    return result(PMPI_Testany(n, requests, index, flag, status));
-}
-
-int plait_mpi_Testsome(int n, MPI_Request requests[], int *nout, int indices[], MPI_Status statuses[])
-{
-    drive_all(n, requests, false);
-    int *const codes = codes_of(n, requests), code = PMPI_Testsome(n, requests, nout, indices, statuses);
-    return result_of_all(code, codes, *nout == MPI_UNDEFINED ? 0 : *nout, indices, statuses);
-}
-
 /* The request stays, and so its error is yet to be handled. */
 int plait_mpi_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
 {
-    drive_all(1, &request, false);
+    drive(1, &request, false);
     const int code = PMPI_Request_get_status(request, flag, status);
-    if (failed.code != MPI_SUCCESS && status != MPI_STATUS_IGNORE)
-        status->MPI_ERROR = failed.code;
-    failed.code = MPI_SUCCESS;
+    const struct plait_mpi_call *c = find(request);
+    if (code == MPI_SUCCESS && *flag && status != MPI_STATUS_IGNORE && c != NULL && c->code != MPI_SUCCESS)
+        status->MPI_ERROR = c->code;
     return code;
-}
-
-int plait_mpi_Request_free(MPI_Request *request)
-{
-    drive_all(1, request, true);
-    return PMPI_Request_free(request);
 }
