@@ -47,6 +47,9 @@ a_communicator_is_freed_before_its_request_has_ended() {
 ranks_wait_in_one_library_and_answer_in_the_other() {
     mpi 0 3 progress
 }
+a_programs_own_idle_function_is_called_and_stays() {
+    mpi 0 3 -x PLAIT_MPI=report idles && has 1 'MPI_Iallreduce +3 on Plait'
+}
 threads_have_communicators_of_their_own() {
     mpi 0 3 -x PLAIT_MPI=report threads && has 1 'MPI_Allreduce +2700 on Plait' && has 1 'MPI_Iallreduce +2700 on Plait'
 }
@@ -60,8 +63,15 @@ a_dead_rank_is_an_error_with_a_text() {
 a_rank_that_differs_is_named_on_all() {
     mpi 0 3 errors && has 3 '^rank [0-2]: MPI_Iallreduce: .*count is [12] on rank [0-2] and [12] on rank [0-2]'
 }
-a_call_refused_on_one_rank_fails_on_all() {
-    mpi 0 3 refused && has + 'error: MPI_Allreduce: .*NULL'
+a_refused_call_fails_on_all_ranks_and_each_logs_its_own_cause() {
+    mpi 0 3 refused && has 2 'error: MPI_Allreduce: .*NULL' && has 1 'error: MPI_Iallreduce: .*NULL' &&
+        has 1 'error: MPI_Allreduce: .*overlap'
+}
+each_rank_logs_why_it_made_no_comm() {
+    local -a on=(-x PLAIT_MPI=report -x LD_PRELOAD="$library")
+    timeout 60 mpirun --oversubscribe "${on[@]}" -n 1 "$ranks" progress : "${on[@]}" -x PLAIT_PLANS=/none1 -n 1 "$ranks" progress : \
+        "${on[@]}" -x PLAIT_PLANS=/none2 -n 1 "$ranks" progress >"$out" 2>&1 </dev/null || show "exit status $?"
+    has 1 'stays in MPI: PLAIT_PLANS: /none1 ' && has 1 'stays in MPI: PLAIT_PLANS: /none2 ' && has 0 'on Plait'
 }
 in_place_where_mpi_has_none_is_for_mpi() {
     mpi 0 3 -x PLAIT_MPI=report misplaced && has 1 'MPI_Bcast +3 in MPI: an argument' && has 1 'MPI_Reduce +2 in MPI: an argument' &&

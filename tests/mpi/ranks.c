@@ -4,6 +4,7 @@
  * memory it must equal, gaps included. Usage: mpirun ... ranks MODE, as below
  */
 #include <mpi.h>
+#include <plait/comm.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -516,6 +517,39 @@ static void progress(void)
     free(big);
 }
 
+/* The program's own plait_idle_set(): the other ranks come when rank 0's has been called. */
+static int awaited;
+
+static void idle(void)
+{
+    for (int r = 1; awaited && r < nrank; r++)
+        PMPI_Send(&awaited, 1, MPI_INT, r, 0, comm);
+    awaited = 0;
+}
+
+static void idles(void)
+{
+    int one = 1, sum[2] = { 0 };
+    MPI_Request request;
+
+    use(MPI_COMM_WORLD);
+    plait_idle_set(idle);
+    MPI_Barrier(comm);
+    for (int i = 0; i < 2; i++) {
+        awaited = rank == 0;
+        if (rank != 0)
+            PMPI_Recv(&sum[i], 1, MPI_INT, 0, 0, comm, MPI_STATUS_IGNORE);
+        if (i == 0) {
+            MPI_Allreduce(&one, &sum[i], 1, MPI_INT, MPI_SUM, comm);
+        } else {
+            MPI_Iallreduce(&one, &sum[i], 1, MPI_INT, MPI_SUM, comm, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        if (sum[i] != nrank || plait_idle_set(idle) != idle)
+            fail("the sum, or the program's function is gone", sum[i], i);
+    }
+}
+
 static void *work(void *arg)
 {
     const MPI_Comm mine = *(MPI_Comm *)arg;
@@ -596,27 +630,36 @@ static void errors(void)
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
 }
 
-/* A call that Plait alone refuses on one rank must not be taken for that rank's next one. */
+/*
+ * A call that Plait alone refuses on one rank must not be taken for that rank's next one. If it refuses two ranks', each
+ * logs its own cause, the later one, too, whose comm has failed by then.
+ */
 static void refused(void)
 {
-    MPI_Comm comms[2];
+    MPI_Comm comms[3];
     MPI_Request request;
-    int one = 1, sum = 0, code;
+    int x[3] = { 1, 1, 1 }, sum = 0, code;
 
     use(MPI_COMM_WORLD);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         MPI_Comm_dup(comm, &comms[i]);
         MPI_Comm_set_errhandler(comms[i], MPI_ERRORS_RETURN);
         MPI_Barrier(comms[i]);
     }
-    code = MPI_Allreduce(rank == 1 ? NULL : &one, &sum, 1, MPI_INT, MPI_SUM, comms[0]);
-    if (code == MPI_SUCCESS || MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comms[0]) == MPI_SUCCESS)
+    code = MPI_Allreduce(rank == 1 ? NULL : x, &sum, 1, MPI_INT, MPI_SUM, comms[0]);
+    if (code == MPI_SUCCESS || MPI_Allreduce(x, &sum, 1, MPI_INT, MPI_SUM, comms[0]) == MPI_SUCCESS)
         fail("a sum after a call that one rank lacks", code, sum);
-    code = MPI_Iallreduce(rank == 1 ? NULL : &one, &sum, 1, MPI_INT, MPI_SUM, comms[1], &request);
+    code = MPI_Iallreduce(rank == 1 ? NULL : x, &sum, 1, MPI_INT, MPI_SUM, comms[1], &request);
     if ((rank == 1) != (code != MPI_SUCCESS) || (rank != 1 && MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS) ||
-        MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comms[1]) == MPI_SUCCESS)
+        MPI_Allreduce(x, &sum, 1, MPI_INT, MPI_SUM, comms[1]) == MPI_SUCCESS)
         fail("a sum after a nonblocking call that one rank lacks", code, sum);
-    for (int i = 0; i < 2; i++)
+    for (int turn = 0; turn < 2; turn++) {
+        if (turn == (rank == 2) &&
+            MPI_Allreduce(rank == 1 ? NULL : x, rank == 2 ? x + 1 : &sum, 2, MPI_INT, MPI_MAX, comms[2]) == MPI_SUCCESS)
+            fail("a sum after a call that two ranks lack", turn, sum);
+        PMPI_Barrier(comm);
+    }
+    for (int i = 0; i < 3; i++)
         MPI_Comm_free(&comms[i]);
 }
 
@@ -807,7 +850,7 @@ int main(int argc, char **argv)
     } modes[] = {
 #define MODE(name) { #name, name }
         MODE(collectives), MODE(few),       MODE(progress),    MODE(threads),  MODE(killed), MODE(spawn), MODE(errors),
-        MODE(refused),     MODE(misplaced), MODE(uncommitted), MODE(statuses), MODE(names),  MODE(freed),
+        MODE(refused),     MODE(misplaced), MODE(uncommitted), MODE(statuses), MODE(names),  MODE(freed), MODE(idles),
     };
     int provided;
 
