@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -24,21 +25,19 @@ static const char *const libraries[] = { "libmpi.so.12", "libmpich.so.12" };
 static const struct plait_mpi_table *table;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void load(void)
+/* From beside this library, or from the folder of the plug-ins. $ORIGIN would be that of a sanitizer's dlopen(). */
+static void load_table(void)
 {
-    static const char *const places[] = { "$ORIGIN/plait-pmpi.so", "$ORIGIN/plait/plait-pmpi.so" };
-    void *found = NULL;
-    char reason[512] = "";
+    static const char *const places[] = { "plait-pmpi.so", "plait/plait-pmpi.so" };
+    char path[4096], reason[512] = "";
+    Dl_info own = { .dli_fname = "" };
 
-    for (size_t i = 0; i < sizeof libraries / sizeof *libraries && found == NULL; i++)
-        found = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
-    if (found == NULL) {
-        fprintf(stderr, "libplait-mpi.so: it was compiled for " COMPILED_FOR ", and this program has another MPI: all "
-                        "its collectives run there\n");
-        return;
-    }
+    dladdr((const void *)&table, &own);
+    const char *const slash = strrchr(own.dli_fname, '/');
+    const int folder = slash != NULL ? (int)(slash + 1 - own.dli_fname) : 0;
     for (size_t i = 0; i < sizeof places / sizeof *places && table == NULL; i++) {
-        void *part = dlopen(places[i], RTLD_LAZY | RTLD_LOCAL);
+        snprintf(path, sizeof path, "%.*s%s", folder, own.dli_fname, places[i]);
+        void *part = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
         if (part != NULL)
             table = dlsym(part, PLAIT_MPI_TABLE);
         else
@@ -46,6 +45,17 @@ static void load(void)
     }
     if (table == NULL)
         fprintf(stderr, "libplait-mpi.so: all collectives run in MPI: cannot load plait-pmpi.so: %s\n", reason);
+}
+
+static void load(void)
+{
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        if (dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD) != NULL) {
+            load_table();
+            return;
+        }
+    fprintf(stderr, "libplait-mpi.so: it was compiled for " COMPILED_FOR ", and this program has another MPI: all its "
+                    "collectives run there\n");
 }
 
 static const struct plait_mpi_table *loaded(void)
