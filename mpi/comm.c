@@ -23,11 +23,14 @@ static struct plait_mpi_comm *first;
 
 static _Thread_local plait_idle_function programs_idle; /* the program's own plait_idle_set() */
 
+/* A receive that never ends. To ask for its status is progress of all that is pending, and any thread may. */
+static MPI_Request unending = MPI_REQUEST_NULL;
+
 static void progress_mpi(void)
 {
     int flag;
 
-    PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, plait_mpi_own, &flag, MPI_STATUS_IGNORE);
+    PMPI_Request_get_status(unending, &flag, MPI_STATUS_IGNORE);
     if (programs_idle != NULL)
         programs_idle();
 }
@@ -80,7 +83,8 @@ bool plait_mpi_comms_init(void)
 {
     return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, end, &key, NULL) == MPI_SUCCESS &&
            PMPI_Comm_dup(MPI_COMM_SELF, &plait_mpi_own) == MPI_SUCCESS &&
-           PMPI_Comm_set_errhandler(plait_mpi_own, MPI_ERRORS_RETURN) == MPI_SUCCESS;
+           PMPI_Comm_set_errhandler(plait_mpi_own, MPI_ERRORS_RETURN) == MPI_SUCCESS &&
+           PMPI_Irecv(NULL, 0, MPI_BYTE, 0, 0, plait_mpi_own, &unending) == MPI_SUCCESS;
 }
 
 void plait_mpi_comms_finish(void)
@@ -93,6 +97,8 @@ void plait_mpi_comms_finish(void)
             break;
         PMPI_Comm_delete_attr(mpi, key); /* the newest first, on all ranks */
     }
+    PMPI_Cancel(&unending);
+    PMPI_Wait(&unending, MPI_STATUS_IGNORE);
     PMPI_Comm_free(&plait_mpi_own);
 }
 

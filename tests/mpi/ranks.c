@@ -55,12 +55,12 @@ static void complete(MPI_Request *request)
         MPI_Waitany(2, both, &index, &status);
         break;
     case 4:
-        MPI_Waitsome(2, both, &n, indices, MPI_STATUSES_IGNORE);
+        MPI_Waitsome(2, both, &n, indices, statuses);
         index = n == 1 ? indices[0] : -1;
         break;
     case 5:
         while (!flag)
-            MPI_Testall(2, both, &flag, MPI_STATUSES_IGNORE);
+            MPI_Testall(2, both, &flag, statuses);
         break;
     case 6:
         while (!flag)
@@ -161,9 +161,12 @@ static MPI_Op op;
 
 static void reductions(long which, long unused)
 {
-    int counts[64], total = 0;
+    int counts[64], total = 0, to = root;
 
     (void)unused;
+#ifdef MPICH_VERSION
+    to = in_place ? 0 : root; /* MPICH 4.0 crashes if another rank reduces in place */
+#endif
     for (int r = 0; r < nrank; r++)
         total += counts[r] = (count + r * 3) % (count + 2);
     if (in_place) {
@@ -175,7 +178,7 @@ static void reductions(long which, long unused)
         RUN(Allreduce, Iallreduce, in_place ? MPI_IN_PLACE : sent, received[0], count, type, op, comm);
         break;
     case 1:
-        RUN(Reduce, Ireduce, in_place && rank == root ? MPI_IN_PLACE : sent, received[0], count, type, op, root, comm);
+        RUN(Reduce, Ireduce, in_place && rank == to ? MPI_IN_PLACE : sent, received[0], count, type, op, to, comm);
         break;
     case 2:
         RUN(Reduce_scatter_block, Ireduce_scatter_block, in_place ? MPI_IN_PLACE : sent, received[0], count, type, op,
@@ -615,10 +618,12 @@ static void errors(void)
 
     use(MPI_COMM_WORLD);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+#ifdef OPEN_MPI /* Debian's MPICH does not look at arguments */
     if (MPI_Allreduce(ones, sums, -1, MPI_INT, MPI_SUM, comm) == MPI_SUCCESS ||
         MPI_Bcast(ones, 1, MPI_INT, nrank, comm) == MPI_SUCCESS ||
         MPI_Allreduce(ones, sums, 1, MPI_DATATYPE_NULL, MPI_SUM, comm) == MPI_SUCCESS)
         fail("MPI takes wrong arguments", 0, 0);
+#endif
     MPI_Barrier(comm);
     code = MPI_Iallreduce(ones, sums, rank == 1 ? 2 : 1, MPI_INT, MPI_SUM, comm, &request);
     if (code == MPI_SUCCESS)
@@ -751,7 +756,7 @@ static void statuses(void)
             if (MPI_Request_get_status(requests[1], &flag, &asked) != MPI_SUCCESS || nhandled > 0 ||
                 (flag && asked.MPI_ERROR == MPI_SUCCESS))
                 fail("MPI_Request_get_status() of a failed request", nhandled, flag);
-        for (flag = 0; done < 3 && code == MPI_SUCCESS; done += n)
+        for (flag = 0; done < (rank == 1 ? 2 : 3) && code == MPI_SUCCESS; done += n) /* rank 1 has no third request */
             if (form % 4 == 0)
                 code = MPI_Waitall(3, requests, all);
             else if (form == 1)
