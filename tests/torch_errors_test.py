@@ -27,7 +27,9 @@ def wrong_arguments_are_named_and_change_nothing():
         group, x, product = dist.group.WORLD, torch.full((4,), 2.0), dist.distributed_c10d.AllreduceCoalescedOptions()
         product.reduceOp = ReduceOp.PRODUCT
         for text, call in (
-                (r'layout torch.sparse_coo; use .to_dense', lambda: dist.all_reduce(torch.eye(2).to_sparse())),
+                (r'layout torch.sparse_coo; use .to_dense', lambda: dist.broadcast(torch.eye(2).to_sparse(), 0)),
+                (r'op is MAX, but a sparse tensor has SUM', lambda: dist.all_reduce(torch.eye(2).to_sparse(),
+                                                                                    ReduceOp.MAX)),
                 (r'dtype torch.quint8; it must be one of float32', lambda: group.broadcast(
                     [torch.quantize_per_tensor(x, 1.0, 0, torch.quint8)])),
                 (r'op is PRODUCT, but torch.complex64 has SUM, AVG',
@@ -54,6 +56,8 @@ def wrong_arguments_are_named_and_change_nothing():
                 (r'tensors\[0\] has elements that share memory', lambda: dist.all_reduce(x[:1].expand(4))),
                 (r'inputs has 0 entries', lambda: group.reduce_scatter([x], [])),
                 (r'root is 2', lambda: group.broadcast([x], 2)),
+                (r'root is -1, but', lambda: group.broadcast([x], -1)),
+                (r'dst is -1, but', lambda: group.send([x], -1)),
                 (r'\b5\b', lambda: group.send([x], 5)),
                 (r'of type int; it must be a tensor', lambda: group.allreduce([3]))):
             wrong((plait.ArgError, plait.UnsupportedError), text, call)
@@ -79,11 +83,11 @@ def tensors_of_other_devices_are_refused_by_every_operation():
     good(2, body)
 
 
-def errors_can_be_pickled():
-    def body(_rank):
-        dist.all_reduce(torch.ones(2, device='meta'))  # its error is pickled on its way to this test's process
-    (error,) = outcomes(1, body)
-    assert isinstance(error, plait.ArgError) and 'is on meta' in str(error), error
+def errors_travel_between_processes():
+    """Pickled, as multiprocessing does."""
+    for error in outcomes(2, lambda rank: dist.all_reduce(torch.ones(10 + rank))):
+        assert isinstance(error, (plait.MismatchError, plait.FailedError)), error
+        assert isinstance(error, RuntimeError) and 'count' in str(error), error
 
 
 def settings_of_other_backends_are_refused():
@@ -323,8 +327,9 @@ def destroy_does_not_wait_for_a_message_that_nobody_sends():
 
 
 sentences.run([
+    errors_travel_between_processes,
     wrong_arguments_are_named_and_change_nothing, tensors_of_other_devices_are_refused_by_every_operation,
-    errors_can_be_pickled, settings_of_other_backends_are_refused, a_timeout_may_be_very_long_but_not_zero,
+    settings_of_other_backends_are_refused, a_timeout_may_be_very_long_but_not_zero,
     ranks_that_differ_are_told_by_wait_and_future,
     a_tag_out_of_order_is_named, a_tag_of_one_side_only_is_named, a_rank_that_dies_is_named,
     a_late_rank_is_named_after_the_timeout, wait_may_have_a_timeout_and_the_operation_goes_on,

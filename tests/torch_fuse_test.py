@@ -220,6 +220,9 @@ def what_cannot_be_fused_is_refused():
                 (r'layout is \[2, 1\]; .* must increase', lambda: fuse(DDP(copy.deepcopy(layer)), layout=[2, 1])),
                 ('layout is .ring.; it must be', lambda: fuse(copy.deepcopy(layer), layout='ring'))):
             wrong(plait.ArgError, text, call)
+        model = fuse(torch.nn.Embedding(4, 2, sparse=True))
+        backward_wrong('fuse: the gradient of 0, weight is sparse; make it dense',
+                       lambda: model(torch.tensor([1])).sum().backward())
     good(N, body)
 
 

@@ -16,7 +16,8 @@ import plait.torch  # registers the backend
 import python_ranks as ranks
 
 torch.set_num_threads(1)
-NEW = tuple(map(int, torch.__version__.split('.')[:2])) >= (2, 6)
+VERSION = tuple(map(int, torch.__version__.split('.')[:2]))
+NEW = VERSION >= (2, 6)
 if NEW:
     import torch._dynamo  # else every rank does with its first optimiser
 LIMIT = 50  # seconds: the groups' timeout; a hard limit against hangs

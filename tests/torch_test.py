@@ -144,6 +144,22 @@ def data_moves_in_every_dtype():
     good(N, body)
 
 
+def sparse_tensors_are_summed():
+    def body(rank):
+        torch.manual_seed(rank)
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32):
+            for count, row in ((0, ()), (rank, ()), (3, ()), (2 * rank, (3,))):
+                x = torch.sparse_coo_tensor(torch.randint(0, 4, (2, count)),
+                                            torch.randint(1, 5, (count, *row)).to(dtype), (4, 5, *row))
+                expected = x.to_dense().clone()
+                dist.all_reduce(expected)
+                dist.all_reduce(x)
+                equal(x.to_dense(), expected)
+        future = dist.all_reduce(x, async_op=True).get_future()
+        equal(future.wait()[0].to_dense(), N * expected)
+    good(N, body)
+
+
 def what_gloo_does_is_done_alike():
     """Each call on both; a call that Gloo refuses need not work."""
     def body(rank):
@@ -278,6 +294,8 @@ def several_tensors_go_in_one_call():
         wholes = [torch.zeros(N * (k + 1)) for k in range(3)]
         group.allgather_into_tensor_coalesced(wholes, xs).wait()
         equal(wholes[1], torch.arange(1.0, N + 1).repeat_interleave(2))
+        dist.all_reduce_coalesced([xs[1], xs[1], torch.empty(0)])  # one of them twice
+        equal(xs[1], N * (N + 1) / 2)
         sums = [torch.zeros(k + 1) for k in range(3)]
         group.reduce_scatter_tensor_coalesced(sums, wholes).wait()
         equal(sums[2], N * (rank + 1.0))
@@ -418,6 +436,16 @@ def futures_have_the_results_and_run_callbacks():
     good(N, body)
 
 
+def results_reach_tensors_of_inference_mode():
+    """From the lane's thread, which is not in it."""
+    def body(_rank):
+        with torch.inference_mode():
+            x = torch.ones(2, 3).t()
+        dist.all_reduce(x, async_op=True).get_future().wait()
+        equal(x, 2)
+    good(2, body)
+
+
 def operations_go_on_without_the_rank():
     """Rank 1 does not wait before rank 0 has the result."""
     def body(rank):
@@ -511,17 +539,24 @@ def the_name_of_the_backend_and_its_class_are_known():
         dist.barrier()
         assert group._get_sequence_number_for_group() == before + 1
         group.monitored_barrier(datetime.timedelta(seconds=ranks.LIMIT))
+        if ranks.VERSION >= (2, 15):  # it was for Gloo only
+            dist.monitored_barrier(timeout=datetime.timedelta(seconds=ranks.LIMIT))
+        x = torch.full((3,), float(rank))
+        group.broadcast([x], root=1).wait()
+        equal(x, 1)
     good(2, body)
 
 
 sentences.run([
     reductions_agree_with_computed_results_for_every_dtype_and_operator, averages_and_truth_values_are_reduced,
     a_factor_comes_before_the_sum,
-    data_moves_in_every_dtype, what_gloo_does_is_done_alike, tensors_that_are_not_in_one_piece_are_packed,
+    data_moves_in_every_dtype, sparse_tensors_are_summed, what_gloo_does_is_done_alike,
+    tensors_that_are_not_in_one_piece_are_packed,
     parts_may_differ_in_size, several_tensors_go_in_one_call, works_end_in_any_order_of_waiting,
     a_message_that_is_awaited_keeps_no_tensors_of_later_operations,
     threads_that_need_a_lane_at_once_start_one_thread,
-    futures_have_the_results_and_run_callbacks, operations_go_on_without_the_rank,
+    futures_have_the_results_and_run_callbacks, results_reach_tensors_of_inference_mode,
+    operations_go_on_without_the_rank,
     groups_of_some_ranks_work_beside_each_other, a_store_serves_one_group_after_the_other, objects_travel,
     messages_keep_their_order_and_carry_tags, the_name_of_the_backend_and_its_class_are_known,
 ])

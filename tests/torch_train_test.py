@@ -161,6 +161,53 @@ def sharded_models_train_as_one_process_does():
     good(2, body)
 
 
+def sharded_models_are_saved_and_loaded():
+    """By torch.distributed.checkpoint, at once and in the background, and from rank 0's whole model."""
+    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint import state_dict
+    from torch.distributed.fsdp import fully_shard
+    whole, names = Net().state_dict(), ('now', 'later')
+
+    def body(rank, folder):
+        models = []
+        for k in range(4):
+            models.append(Net())
+            fully_shard(models[k])
+            with torch.no_grad():
+                for parameter in models[k].parameters():
+                    parameter.mul_(k == 0)
+        for name, save in zip(names, (checkpoint.save, checkpoint.async_save)):
+            states = {'model': state_dict.get_model_state_dict(models[0])}
+            saved = save(states, checkpoint_id=os.path.join(folder, name))
+            if name == 'later':
+                saved.result()
+        for name, model in zip(names, models[1:]):
+            states = {'model': state_dict.get_model_state_dict(model)}
+            checkpoint.load(states, checkpoint_id=os.path.join(folder, name))
+            state_dict.set_model_state_dict(model, states['model'])
+        options = state_dict.StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+        state_dict.set_model_state_dict(models[3], dict(whole) if rank == 0 else {}, options=options)
+        for model in models[1:]:
+            for name, parameter in model.named_parameters():
+                ranks.equal(parameter.full_tensor().detach(), whole[name])
+    with tempfile.TemporaryDirectory() as folder:
+        good(2, lambda rank: body(rank, folder))
+
+
+def sparse_gradients_are_averaged():
+    def body(rank):
+        models = []
+        for sparse in (False, True):
+            torch.manual_seed(3)
+            model = DDP(torch.nn.Sequential(torch.nn.Embedding(10, 4, sparse=sparse), torch.nn.Linear(4, 1)))
+            optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+            for k in range(3):
+                step(model, optimiser, torch.tensor([rank, 3, rank + k]), torch.ones(3, 1))
+            models.append(model)
+        same(*models)
+    good(N, body)
+
+
 def functional_collectives_reach_the_group():
     from torch.distributed import _functional_collectives as functional
 
@@ -204,6 +251,8 @@ if __name__ == '__main__':
     sentences.run([
         ddp_trains_as_one_process_does, gradients_are_kept_for_one_reduction_without_sync,
         ranks_may_have_batches_of_different_numbers, sharded_optimiser_states_give_the_same_weights,
-    ] + ranks.NEW * [sharded_models_train_as_one_process_does, functional_collectives_reach_the_group] + [
+        sparse_gradients_are_averaged,
+    ] + ranks.NEW * [sharded_models_train_as_one_process_does, functional_collectives_reach_the_group] + (
+        ranks.VERSION >= (2, 15)) * [sharded_models_are_saved_and_loaded] + [
         torchrun_starts_the_ranks,
     ])

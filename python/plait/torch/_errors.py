@@ -10,7 +10,7 @@ from .._errors import BY_NAME, CLASSES
 
 _Torch = getattr(torch.distributed, 'DistBackendError', RuntimeError)
 _MEANT = {c: type(c.__name__, (c, _Torch), {'__doc__': c.__doc__, '__module__': __name__}) for c in CLASSES.values()}
-globals().update({c.__name__: c for c in _MEANT.values()})  # where pickle looks for them
+globals().update({c.__name__: c for c in _MEANT.values()})  # pickle looks for them here
 ArgError, TimeoutError, UnsupportedError = (  # pylint: disable=redefined-builtin
     _MEANT[BY_NAME['PLAIT_ERR_' + name]] for name in ('ARG', 'TIMEOUT', 'UNSUPPORTED'))
 

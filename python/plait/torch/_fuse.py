@@ -60,6 +60,9 @@ class Hook:
     def reduce(self, _state, bucket):  # type: ignore[no-untyped-def]
         """The future has the averages, at the end of the pass."""
         k, flat = bucket.index(), bucket.buffer()
+        if flat.layout != torch.strided:
+            raise ArgError(f'fuse: the gradient of {self._name(k, bucket)} is sparse; make it dense (sparse=False of '
+                           'Embedding), or use DistributedDataParallel alone')
         try:
             self._gpu = self._group.gpu_of('fuse', [device_of(flat)])
             future = future_of(self._gpu)

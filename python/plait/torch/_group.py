@@ -23,7 +23,7 @@ from .._library import Call, lib
 from .._request import Operation, Request
 from ._errors import ArgError, UnsupportedError, meant
 from ._gpu import Gpu
-from ._tensors import TYPES, Buffer, operator, splits
+from ._tensors import TYPES, Buffer, operator, put, splits
 from ._work import Lane, Work
 
 _TAG = lib.plait_dtype_find(b'float8e5m2')  # a type of which no tensor is mistaken for a tag
@@ -70,8 +70,8 @@ def _sizes(counts: Sequence[int]) -> Any:
     return (ctypes.c_size_t * len(counts))(*counts)
 
 
-def _root(opts: Any) -> int:
-    return 0 if opts is None else getattr(opts, 'rootRank', opts)
+def _root(opts: Any, root: Optional[int] = None) -> int:
+    return (root or 0) if opts is None else getattr(opts, 'rootRank', opts)
 
 
 def _op(opts: Any) -> Any:
@@ -191,7 +191,7 @@ class ProcessGroup(dist.ProcessGroup):
             if factor is not None:
                 call.scale = factor.data_ptr()
         if rank is not None:
-            arguments.append(rank)
+            arguments.append(self._comm._rank(name, {'send': 'dst', 'recv': 'src'}.get(name, 'root'), rank))
         kept = [buffer.kept for buffer in buffers]
         return name, arguments, call, Operation(self._comm, [kept, factor], function, None)
 
@@ -281,22 +281,49 @@ class ProcessGroup(dist.ProcessGroup):
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Work:
         tensors = _one('allreduce', 'tensors', tensors)
+        if getattr(tensors[0], 'layout', None) is torch.sparse_coo:
+            return self._allreduce_sparse(tensors[0], opts)
         return self.allreduce_coalesced(tensors, opts)
 
+    def _allreduce_sparse(self, tensor: Any, opts: Any) -> Work:
+        """All ranks' entries are gathered, once their numbers are known, and added in the order of the ranks."""
+        name = getattr(_op(opts), 'op', _op(opts)).name
+        if name != 'SUM':
+            raise ArgError(f'allreduce: op is {name}, but a sparse tensor has SUM; use .to_dense()')
+        if tensor.device.type != 'cpu':
+            raise ArgError(f'allreduce: a sparse tensor is on {tensor.device}; it must be on the CPU: use .to_dense()')
+        with torch.no_grad():
+            mine = tensor.coalesce()
+            entries = [mine.indices().t().contiguous(), mine.values().contiguous()]
+        numbers = torch.empty(self._size, dtype=torch.int64)
+        self.all_gather_single(numbers, torch.tensor([len(entries[0])])).wait()
+        every = [x.new_empty(int(numbers.sum()), *x.shape[1:]) for x in entries]
+
+        def add() -> None:
+            put(tensor, torch.sparse_coo_tensor(every[0].t(), every[1], tensor.shape).coalesce())
+        parts = [self._gathers('allreduce', y.split(numbers.tolist()), x) for y, x in zip(every, entries)]
+        return self._run(parts, [tensor], opts, check=add)
+
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
-        buffers = [Buffer('allreduce', 'tensors', [tensor], store=True) for tensor in _list(tensors)]
+        buffers, places = [], set()
+        for tensor in _list(tensors):
+            x = Buffer('allreduce', 'tensors', [tensor], store=True)
+            if x.total and x.address in places:
+                x = Buffer('allreduce', 'tensors', [tensor.clone()])  # it comes twice, and must not be reduced twice
+            places.add(x.address)
+            buffers.append(x)
         return self._run([_Part('allreduce', [x.address, x.address, x.total, _type(x)], [x]) for x in buffers],
                          tensors, opts, op=_op(opts))
 
-    def reduce(self, tensors: Any, opts: Any = None) -> Work:
-        tensors, root = _one('reduce', 'tensors', tensors), _root(opts)
+    def reduce(self, tensors: Any, opts: Any = None, root: Any = None) -> Work:
+        tensors, root = _one('reduce', 'tensors', tensors), _root(opts, root)
         x = Buffer('reduce', 'tensors', tensors, store=self._rank == root)
         out = x.address if self._rank == root else None
         op = getattr(opts, 'reduceOp', None)
         return self._run([_Part('reduce', [x.address, out, x.total, _type(x)], [x])], tensors, opts, _op(op), root)
 
-    def broadcast(self, tensors: Any, opts: Any = None) -> Work:
-        tensors, root = _one('broadcast', 'tensors', tensors), _root(opts)
+    def broadcast(self, tensors: Any, opts: Any = None, root: Any = None) -> Work:
+        tensors, root = _one('broadcast', 'tensors', tensors), _root(opts, root)
         mine = self._rank == root
         x = Buffer('broadcast', 'tensors', tensors, load=mine, store=not mine)
         return self._run([_Part('broadcast', [x.address if mine else None, x.address, x.total, _type(x)], [x])],
@@ -341,8 +368,8 @@ class ProcessGroup(dist.ProcessGroup):
         parts = [self._scatters('reduce_scatter_single', y, (x,)) for y, x in zip(outputs, inputs)]
         return self._run(parts, outputs if result is None else result, opts, op=_op(opts))
 
-    def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
-        x, root = Buffer('gather', 'tensor', _one('gather', 'inputs', inputs)), _root(opts)
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None, root: Any = None) -> Work:
+        x, root = Buffer('gather', 'tensor', _one('gather', 'inputs', inputs)), _root(opts, root)
         out = [self._rooted('gather', 'outputs', outputs, x, gather=True)] if self._rank == root else []
         part = _Part('gather', [x.address, out[0].address if out else None, x.total, _type(x)], [x, *out])
         return self._run([part], outputs[0] if out else [], opts, rank=root)
@@ -351,8 +378,8 @@ class ProcessGroup(dist.ProcessGroup):
         outputs = [list(output.chunk(self._size))] if self._rank == _root(opts) else []
         return self.gather(outputs, [tensor], opts)
 
-    def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
-        outputs, root = _one('scatter', 'outputs', outputs), _root(opts)
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None, root: Any = None) -> Work:
+        outputs, root = _one('scatter', 'outputs', outputs), _root(opts, root)
         y = Buffer('scatter', 'tensor', outputs, load=False, store=True)
         given = [self._rooted('scatter', 'inputs', inputs, y, gather=False)] if self._rank == root else []
         part = _Part('scatter', [given[0].address if given else None, y.address, y.total, _type(y)], [y, *given])
@@ -473,6 +500,12 @@ class ProcessGroup(dist.ProcessGroup):
         self._description = description
 
     # pylint: enable=invalid-name
+
+    @property
+    def _device_types(self) -> List[torch.device]:
+        """None as long as PyTorch makes the group, for else its flight recorder looks for a backend in C++."""
+        made = self in dist.distributed_c10d._world.pg_group_ranks
+        return [torch.device(name) for name in ('cpu', 'cuda') if made]
 
     def _set_sequence_number_for_group(self) -> None:
         """It counts from 0 on every rank."""

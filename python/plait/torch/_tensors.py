@@ -104,6 +104,12 @@ def _plain(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
 
 
+def put(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """In any thread: the modes of autograd belong to the thread that made the tensor."""
+    with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+        tensor.copy_(value)
+
+
 class Buffer:
     """Tensors of one dtype as one piece of memory: their own if they lie one behind the other, else a copy."""
 
@@ -162,10 +168,8 @@ class Buffer:
 
     def store(self) -> None:
         """The operation has ended: copy results to where they belong."""
-        if self._copied:
-            with torch.no_grad():
-                for tensor, part in self._copied:
-                    tensor.copy_(part)
+        for tensor, part in self._copied:
+            put(tensor, part)
 
 
 def splits(call: str, what: str, tensor: torch.Tensor, sizes: List[int], nrank: int) -> List[int]:
