@@ -2,11 +2,9 @@
 """The process group: each operation of PyTorch's as calls of the library."""
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import sys
 import threading
-import time
 import weakref
 from datetime import timedelta
 from multiprocessing import util
@@ -23,12 +21,12 @@ from .._library import Call, lib
 from .._request import Operation, Request
 from ._errors import ArgError, UnsupportedError, meant
 from ._gpu import Gpu
+from ._leave import abort, leave
 from ._tensors import TYPES, Buffer, operator, put, splits
 from ._work import Lane, Work
 
 _TAG = lib.plait_dtype_find(b'float8e5m2')  # a type of which no tensor is mistaken for a tag
 _COLLECTIVES, _MESSAGES = 'collectives', 'messages'  # lanes; futures of messages have one for each direction and peer
-_MOMENT = 1.0  # seconds
 
 
 class _Part(NamedTuple):
@@ -94,56 +92,6 @@ def _goes_on(opts: Any) -> bool:
     return caller is None or caller.f_locals.get('async_op', True)
 
 
-def _abort(comm: Comm, hooks: Any, reason: str) -> None:
-    for fusion in [hook.fusion for hook in hooks if hook.fusion is not None]:
-        fusion.abort(reason)
-    comm.abort(reason)
-
-
-def _exception(pending: bool) -> Optional[str]:
-    """The exception that is active or ends the process, or its exit status if operations are pending; else None."""
-    error = sys.exc_info()[1] or (getattr(sys, 'last_value', None) if util.is_exiting() else None)
-    if isinstance(error, SystemExit):  # PyTorch's multiprocessing makes one of each exception
-        if not error.code or (error.__context__ is None and not pending):
-            return None
-        if error.__context__ is None:
-            return f'exit status {error.code}'
-        error = error.__context__
-    return None if error is None else f'{type(error).__name__}: {error}'
-
-
-def _end(pending: Set[Work]) -> bool:
-    """Wait a moment for these; have all ended?"""
-    until = time.monotonic() + _MOMENT
-    while any([not work.is_completed() for work in list(pending)]):
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.001)
-    return True
-
-
-def _leave(comm: Comm, pending: Set[Work], lanes: Dict[Hashable, Lane], gpus: List[Gpu], hooks: Any) -> None:
-    """Leave the comm when its group is gone, or with the process. The other ranks learn of an exception.
-
-    What is pending gets a moment to end; it may wait for what no rank will do any more.
-    """
-    reason = _exception(bool(pending))
-    for gpu in gpus if reason is None else ():
-        gpu.launch()
-    if reason is None and not _end(pending):
-        reason = 'the group was destroyed before its operations had ended'
-    if reason is not None:
-        with contextlib.suppress(Error):
-            _abort(comm, hooks, reason)
-    for hook in list(hooks):
-        with contextlib.suppress(Error):
-            hook.leave()
-    with contextlib.suppress(Error):  # a failure has been told by the call that met it
-        comm.destroy()
-    for lane in lanes.values():
-        lane.end()
-
-
 class ProcessGroup(dist.ProcessGroup):
     """Ranks that call collectives together, as torch.distributed makes it for the backend "plait".
 
@@ -166,7 +114,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._name = self._description = ''
         self.hooks: Any = weakref.WeakSet()  # of fuse()
         # At the end of the group or of the process, of multiprocessing's children too.
-        self._left = util.Finalize(self, _leave, (comm, self._pending, self._lanes, self._gpus, self.hooks),
+        self._left = util.Finalize(self, leave, (comm, self._pending, self._lanes, self._gpus, self.hooks),
                                    exitpriority=0)
 
     def __repr__(self) -> str:
@@ -471,7 +419,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._timeout = timeout.total_seconds()
 
     def abort(self) -> None:
-        _abort(self._comm, self.hooks, f'abort() on rank {self._rank}')
+        abort(self._comm, self.hooks, f'abort() on rank {self._rank}')
 
     def shutdown(self) -> None:
         self._left()
