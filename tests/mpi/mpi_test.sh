@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # MPI programs under libplait-mpi.so, on this host and on virtual ones, and programs without MPI.
-# Usage: mpi_test.sh LIBPLAIT_MPI RANKS PLAIT_HOSTS OTHER_MPI
+# Usage: mpi_test.sh LIBPLAIT_MPI RANKS PLAIT_HOSTS OTHER_MPI OTHER_MODULE
 set -u
-library=$(realpath "$1") ranks=$(realpath "$2") hosts=$(realpath "$3") other=$(realpath "$4")
+library=$(realpath "$1") ranks=$(realpath "$2") hosts=$(realpath "$3") other=$(realpath "$4") module=$(realpath "$5")
 page=$(realpath "$(dirname "$0")/../../docs/mpi.md")
 out=$(mktemp) || exit 1
 trap 'rm -f "$out"' EXIT
@@ -12,15 +12,14 @@ any=0
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export PLAIT_CALIBRATE=0 # no subject here, and tens of ms of every process
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # Open MPI's
-sanitizers=$(ldd "$library" | sed -n 's/.*=> \(.*san\.so[^ ]*\).*/\1/p' | tr '\n' ':') # are loaded first
-preload=$sanitizers$library
+library=$(ldd "$library" | sed -n 's/.*=> \(.*san\.so[^ ]*\).*/\1/p' | tr '\n' ':')$library # sanitizers first
 unset PLAIT_MPI $(env | sed -n 's/^\(OMPI_COMM_[A-Z_]*\|PMIX_[A-Z_]*\)=.*/\1/p')
 
 # mpi STATUS N [-x NAME=VALUE ...] MODE: the program under the library. STATUS: 0, or x for any other.
 mpi() {
     local status=$1 n=$2 got
     shift 2
-    timeout 60 mpirun --oversubscribe -n "$n" -x LD_PRELOAD="$preload" "${@:1:$#-1}" "$ranks" "${!#}" >"$out" 2>&1 </dev/null
+    timeout 60 mpirun --oversubscribe -n "$n" -x LD_PRELOAD="$library" "${@:1:$#-1}" "$ranks" "${!#}" >"$out" 2>&1 </dev/null
     got=$?
     [ $got -eq 124 ] && status=never
     [ $got -eq "$status" ] 2>/dev/null || { [ "$status" = x ] && [ $got -ne 0 ]; } || show "$* on $n ranks: exit status $got"
@@ -71,7 +70,7 @@ a_refused_call_fails_on_all_ranks_and_each_logs_its_own_cause() {
         has 1 'error: MPI_Allreduce: .*overlap'
 }
 each_rank_logs_why_it_made_no_comm() {
-    local -a on=(-x PLAIT_MPI=report -x LD_PRELOAD="$preload")
+    local -a on=(-x PLAIT_MPI=report -x LD_PRELOAD="$library")
     timeout 60 mpirun --oversubscribe "${on[@]}" -n 1 "$ranks" progress : "${on[@]}" -x PLAIT_PLANS=/none1 -n 1 "$ranks" progress : \
         "${on[@]}" -x PLAIT_PLANS=/none2 -n 1 "$ranks" progress >"$out" 2>&1 </dev/null || show "exit status $?"
     has 1 'stays in MPI: PLAIT_PLANS: /none1 ' && has 1 'stays in MPI: PLAIT_PLANS: /none2 ' && has 0 'on Plait'
@@ -98,25 +97,29 @@ off_is_off() {
 }
 wrong_settings_are_named() {
     mpi x 2 -x PLAIT_MPI=yes progress && has + "PLAIT_MPI='yes' .*: allowed is on, off or report"
-    timeout 60 mpirun --oversubscribe -x LD_PRELOAD="$preload" -x PLAIT_MPI=off -n 1 "$ranks" progress : \
-        -x LD_PRELOAD="$preload" -n 1 "$ranks" progress >"$out" 2>&1 </dev/null && show "differing PLAIT_MPI"
+    timeout 60 mpirun --oversubscribe -x LD_PRELOAD="$library" -x PLAIT_MPI=off -n 1 "$ranks" progress : \
+        -x LD_PRELOAD="$library" -n 1 "$ranks" progress >"$out" 2>&1 </dev/null && show "differing PLAIT_MPI"
     has + 'PLAIT_MPI differs between ranks'
 }
 programs_without_mpi_are_left_alone() {
     local program
     for program in true "ls /" "bash -c true" "python3 -c print()"; do
-        LD_PRELOAD=$preload LD_BIND_NOW=1 $program >"$out" 2>&1 || show "$program: exit status $?"
+        LD_PRELOAD=$library LD_BIND_NOW=1 $program >"$out" 2>&1 || show "$program: exit status $?"
         has 0 'plait|MPI|error'
     done
-    LD_PRELOAD=$preload cat /proc/self/maps >"$out" && has + 'libplait-mpi\.so' && has 0 'libmpi\.so|libplait\.so'
+    LD_PRELOAD=$library cat /proc/self/maps >"$out" && has + 'libplait-mpi\.so' && has 0 'libmpi\.so|libplait\.so'
 }
 a_program_with_another_mpi_runs_there() {
-    LD_PRELOAD=$preload "$other" >"$out" 2>&1 || show "another MPI: exit status $?"
+    LD_PRELOAD=$library "$other" >"$out" 2>&1 || show "another MPI: exit status $?"
     has 1 'compiled for .*this program has another MPI' && has 1 '^code 7, sum 3456$'
 }
+a_module_with_another_mpi_runs_there() { # as mpi4py does, whose MPI only that module sees
+    LD_PRELOAD=$library python3 -c "import ctypes; ctypes.CDLL('$module').main()" >"$out" 2>&1 || show "exit status $?"
+    has 1 '^code 7, sum 3456$'
+}
 after_one_failure_no_comm_is_made_and_all_stay_in_mpi() {
-    timeout 60 mpirun --oversubscribe -x PLAIT_MPI=report -x LD_PRELOAD="$preload" -n 1 -x PLAIT_SLICE=64K "$ranks" progress : \
-        -x PLAIT_MPI=report -x LD_PRELOAD="$preload" -n 2 "$ranks" progress >"$out" 2>&1 </dev/null || show "exit status $?"
+    timeout 60 mpirun --oversubscribe -x PLAIT_MPI=report -x LD_PRELOAD="$library" -n 1 -x PLAIT_SLICE=64K "$ranks" progress : \
+        -x PLAIT_MPI=report -x LD_PRELOAD="$library" -n 2 "$ranks" progress >"$out" 2>&1 </dev/null || show "exit status $?"
     has 1 'warn: an MPI communicator of 3 ranks stays in MPI: .*PLAIT_SLICE' && has 1 'MPI_Allreduce +9 in MPI: Plait could not make' &&
         has 0 'on Plait'
 }
@@ -127,7 +130,7 @@ over_hosts() {
     fi
     local mode
     for mode in progress few; do
-        timeout 100 "$hosts" 2 --ranks 1+0 -- mpirun --bind-to none -H host0:1,host1:2 -x LD_PRELOAD="$preload" \
+        timeout 100 "$hosts" 2 --ranks 1+0 -- mpirun --bind-to none -H host0:1,host1:2 -x LD_PRELOAD="$library" \
             -x PLAIT_MPI=report -x PLAIT_CALIBRATE "$ranks" $mode >"$out" 2>&1 </dev/null || show "$mode over hosts: exit status $?"
         has 1 'MPI_Allreduce +[0-9]+ on Plait' && has 0 'could not make'
     done
