@@ -19,7 +19,7 @@ unset PLAIT_MPI $(env | sed -n 's/^\(OMPI_COMM_[A-Z_]*\|PMIX_[A-Z_]*\)=.*/\1/p')
 mpi() {
     local status=$1 n=$2 got
     shift 2
-    timeout 60 mpirun --oversubscribe -n "$n" -x LD_PRELOAD="$library" "${@:1:$#-1}" "$ranks" "${!#}" >"$out" 2>&1 </dev/null
+    timeout 150 mpirun --oversubscribe -n "$n" -x LD_PRELOAD="$library" "${@:1:$#-1}" "$ranks" "${!#}" >"$out" 2>&1 </dev/null
     got=$?
     [ $got -eq 124 ] && status=never
     [ $got -eq "$status" ] 2>/dev/null || { [ "$status" = x ] && [ $got -ne 0 ]; } || show "$* on $n ranks: exit status $got"
@@ -71,7 +71,7 @@ a_refused_call_fails_on_all_ranks_and_each_logs_its_own_cause() {
 }
 each_rank_logs_why_it_made_no_comm() {
     local -a on=(-x PLAIT_MPI=report -x LD_PRELOAD="$library")
-    timeout 60 mpirun --oversubscribe "${on[@]}" -n 1 "$ranks" progress : "${on[@]}" -x PLAIT_PLANS=/none1 -n 1 "$ranks" progress : \
+    timeout 150 mpirun --oversubscribe "${on[@]}" -n 1 "$ranks" progress : "${on[@]}" -x PLAIT_PLANS=/none1 -n 1 "$ranks" progress : \
         "${on[@]}" -x PLAIT_PLANS=/none2 -n 1 "$ranks" progress >"$out" 2>&1 </dev/null || show "exit status $?"
     has 1 'stays in MPI: PLAIT_PLANS: /none1 ' && has 1 'stays in MPI: PLAIT_PLANS: /none2 ' && has 0 'on Plait'
 }
@@ -97,7 +97,7 @@ off_is_off() {
 }
 wrong_settings_are_named() {
     mpi x 2 -x PLAIT_MPI=yes progress && has + "PLAIT_MPI='yes' .*: allowed is on, off or report"
-    timeout 60 mpirun --oversubscribe -x LD_PRELOAD="$library" -x PLAIT_MPI=off -n 1 "$ranks" progress : \
+    timeout 150 mpirun --oversubscribe -x LD_PRELOAD="$library" -x PLAIT_MPI=off -n 1 "$ranks" progress : \
         -x LD_PRELOAD="$library" -n 1 "$ranks" progress >"$out" 2>&1 </dev/null && show "differing PLAIT_MPI"
     has + 'PLAIT_MPI differs between ranks'
 }
@@ -118,7 +118,7 @@ a_module_with_another_mpi_runs_there() { # as mpi4py does, whose MPI only that m
     has 1 '^code 7, sum 3456$'
 }
 after_one_failure_no_comm_is_made_and_all_stay_in_mpi() {
-    timeout 60 mpirun --oversubscribe -x PLAIT_MPI=report -x LD_PRELOAD="$library" -n 1 -x PLAIT_SLICE=64K "$ranks" progress : \
+    timeout 150 mpirun --oversubscribe -x PLAIT_MPI=report -x LD_PRELOAD="$library" -n 1 -x PLAIT_SLICE=64K "$ranks" progress : \
         -x PLAIT_MPI=report -x LD_PRELOAD="$library" -n 2 "$ranks" progress >"$out" 2>&1 </dev/null || show "exit status $?"
     has 1 'warn: an MPI communicator of 3 ranks stays in MPI: .*PLAIT_SLICE' && has 1 'MPI_Allreduce +9 in MPI: Plait could not make' &&
         has 0 'on Plait'
@@ -130,7 +130,7 @@ over_hosts() {
     fi
     local mode
     for mode in progress few; do
-        timeout 100 "$hosts" 2 --ranks 1+0 -- mpirun --bind-to none -H host0:1,host1:2 -x LD_PRELOAD="$library" \
+        timeout 150 "$hosts" 2 --ranks 1+0 -- mpirun --bind-to none -H host0:1,host1:2 -x LD_PRELOAD="$library" \
             -x PLAIT_MPI=report -x PLAIT_CALIBRATE "$ranks" $mode >"$out" 2>&1 </dev/null || show "$mode over hosts: exit status $?"
         has 1 'MPI_Allreduce +[0-9]+ on Plait' && has 0 'could not make'
     done
