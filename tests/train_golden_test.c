@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Logits, gradients and statistics agree with PyTorch's, which make_train_golden.py wrote down. */
-#include "model.h"
+#include "device.h"
 #include "random.h"
 #include "unit.h"
 
@@ -226,7 +226,7 @@ static void the_full_network_agrees_with_pytorch(void **state)
 
 static void bf16_agrees_with_pytorch(void **state)
 {
-    if (!model_has_bf16()) {
+    if (!device_cpu.has_bf16()) {
         print_message("oneDNN needs AVX-512 for bf16\n");
         skip();
     }

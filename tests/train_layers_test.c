@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Each layer agrees with the plain reference, forward and backward, on random shapes. */
-#include "dnn.h"
 #include "layers.h"
 #include "random.h"
 #include "train_reference.h"
@@ -53,8 +52,8 @@ static void lone_window(struct lone *l, uint32_t kernel, uint32_t stride, uint32
     l->node.kernel = kernel;
     l->node.stride = stride;
     l->node.pad = pad;
-    l->values[OUT].height = dnn_pooled(in.height, kernel, stride, pad);
-    l->values[OUT].width = dnn_pooled(in.width, kernel, stride, pad);
+    l->values[OUT].height = network_pooled(in.height, kernel, stride, pad);
+    l->values[OUT].width = network_pooled(in.width, kernel, stride, pad);
 }
 
 static void lone_init(struct lone *l, enum node_kind kind, uint64_t *state)
@@ -98,7 +97,7 @@ struct pair {
     struct environment env;
     struct layer layer;
     struct reference *reference;
-    const struct dnn_layout *layouts[5];
+    const struct device_layout *layouts[5];
     float *masters[2], *gradients[2];
 };
 
@@ -107,8 +106,8 @@ static void put(struct pair *p, uint32_t value, const double *from, void *to)
 {
     const struct value *v = &p->lone.values[value];
     const size_t n = reference_count(p->reference, value);
-    const struct dnn_layout *plain =
-        dnn_plain(p->env.dnn, PRECISION_FP32, 4, (uint32_t[]){ p->env.batch, v->channels, v->height, v->width });
+    const struct device_layout *plain = device_cpu.layout(
+        p->env.device, ORDER_PLAIN, PRECISION_FP32, 4, (uint32_t[]){ p->env.batch, v->channels, v->height, v->width });
     float *values = malloc(n * sizeof *values);
 
     for (size_t k = 0; k < n; k++)
@@ -116,8 +115,8 @@ static void put(struct pair *p, uint32_t value, const double *from, void *to)
     if (value == LOGITS)
         memcpy(to, values, n * sizeof *values);
     else
-        dnn_run(dnn_reorder(p->env.dnn, plain, p->env.layouts[value], false),
-                (void *[DNN_NARG]){ [DNN_SRC] = values, [DNN_DST] = to }, p->env.scratch);
+        device_cpu.run(device_cpu.reorder(p->env.device, plain, p->env.layouts[value], false),
+                       (void *[NARG]){ [ARG_SRC] = values, [ARG_DST] = to }, p->env.scratch);
     free(values);
 }
 
@@ -149,15 +148,15 @@ static void check_value(struct pair *p, const char *what, uint32_t value, void *
 {
     const struct value *v = &p->lone.values[value];
     const size_t n = reference_count(p->reference, value);
-    const struct dnn_layout *plain =
-        dnn_plain(p->env.dnn, PRECISION_FP32, 4, (uint32_t[]){ p->env.batch, v->channels, v->height, v->width });
+    const struct device_layout *plain = device_cpu.layout(
+        p->env.device, ORDER_PLAIN, PRECISION_FP32, 4, (uint32_t[]){ p->env.batch, v->channels, v->height, v->width });
     float *values = malloc(n * sizeof *values);
 
     if (value == LOGITS)
         memcpy(values, ours, n * sizeof *values);
     else
-        dnn_run(dnn_reorder(p->env.dnn, p->env.layouts[value], plain, false),
-                (void *[DNN_NARG]){ [DNN_SRC] = ours, [DNN_DST] = values }, p->env.scratch);
+        device_cpu.run(device_cpu.reorder(p->env.device, p->env.layouts[value], plain, false),
+                       (void *[NARG]){ [ARG_SRC] = ours, [ARG_DST] = values }, p->env.scratch);
     check_tensor(p, what, values, wanted, n);
     free(values);
 }
@@ -186,41 +185,45 @@ static void pair_fill(struct pair *p, uint64_t *state)
     }
 }
 
+static void *memory(struct pair *p, size_t bytes)
+{
+    return device_cpu.alloc(p->env.device, bytes);
+}
+
 static void pair_connect(struct pair *p)
 {
     struct layer *l = &p->layer;
     const struct node *node = &p->lone.node;
-    const struct dnn_layout **layouts = p->env.layouts;
+    const struct device_layout **layouts = p->env.layouts;
 
-    p->env.scratch = layer_memory(dnn_scratch(p->env.dnn) + (1 << 20)); /* and what reorders of this test need */
-    p->env.staging = layer_memory(p->env.staged);
-    l->in = layer_memory(dnn_bytes(layouts[node->in]));
-    l->in2 = layer_memory(dnn_bytes(layouts[IN2]));
-    l->out = node->kind == NODE_ADD ? l->in : layer_memory(dnn_bytes(layouts[node->out]));
-    l->diff_out = layer_memory(dnn_bytes(layouts[node->out]));
-    l->diff_more = node->kind == NODE_ADD ? layer_memory(dnn_bytes(layouts[node->out])) : NULL;
-    l->diff_in = node->kind == NODE_ADD ? l->diff_out
-                 : node->in == IMAGES   ? NULL
-                                        : layer_memory(dnn_bytes(layouts[node->in]));
-    l->workspace = layer_memory(l->workspace_bytes);
+    p->env.scratch = memory(p, p->env.device->scratch + (1 << 20)); /* and what reorders of this test need */
+    p->env.measured = memory(p, p->env.nstatistic * sizeof(float));
+    p->env.staging = memory(p, p->env.staged);
+    l->in = memory(p, layouts[node->in]->bytes);
+    l->in2 = memory(p, layouts[IN2]->bytes);
+    l->out = node->kind == NODE_ADD ? l->in : memory(p, layouts[node->out]->bytes);
+    l->diff_out = memory(p, layouts[node->out]->bytes);
+    l->diff_more = node->kind == NODE_ADD ? memory(p, layouts[node->out]->bytes) : NULL;
+    l->diff_in = node->kind == NODE_ADD ? l->diff_out : node->in == IMAGES ? NULL : memory(p, layouts[node->in]->bytes);
+    l->workspace = memory(p, l->workspace_bytes);
 }
 
 static void pair_create(struct pair *p, enum node_kind kind, enum precision precision, uint64_t *state)
 {
     memset(p, 0, sizeof *p);
     lone_init(&p->lone, kind, state);
-    p->env = (struct environment){ .dnn = dnn_create(precision, 1),
+    p->env = (struct environment){ .device = device_cpu.create(precision, 1),
                                    .network = &p->lone.network,
                                    .layouts = p->layouts,
                                    .precision = precision,
-                                   .threads = 1,
                                    .batch = draw(state, 1, 4),
                                    .training = true };
     p->reference = reference_create(&p->lone.network, p->env.batch);
     for (uint32_t k = IN; k <= IN2; k++) {
         const struct value v = p->lone.values[k];
 
-        p->layouts[k] = dnn_activation(p->env.dnn, p->env.batch, v.channels, v.height, v.width);
+        p->layouts[k] = device_cpu.layout(p->env.device, ORDER_FASTEST, precision, 4,
+                                          (uint32_t[]){ p->env.batch, v.channels, v.height, v.width });
     }
     layer_create(&p->layer, &p->env, &p->lone.node);
     pair_connect(p);
@@ -229,25 +232,12 @@ static void pair_create(struct pair *p, enum node_kind kind, enum precision prec
 
 static void pair_destroy(struct pair *p)
 {
-    struct layer *l = &p->layer;
-
-    if (l->out != l->in)
-        free(l->out);
-    if (l->diff_in != l->diff_out)
-        free(l->diff_in);
-    free(l->in);
-    free(l->in2);
-    free(l->diff_out);
-    free(l->diff_more);
-    free(l->workspace);
-    free(p->env.scratch);
-    free(p->env.staging);
     for (uint32_t t = 0; t < p->lone.network.ntensor; t++) {
         free(p->masters[t]);
         free(p->gradients[t]);
     }
-    layer_destroy(l);
-    dnn_destroy(p->env.dnn);
+    layer_destroy(&p->layer);
+    device_cpu.destroy(p->env.device);
     reference_destroy(p->reference);
 }
 
@@ -312,7 +302,7 @@ static void check_kind(enum node_kind kind, enum precision precision)
 
 static void every_layer_agrees_in_bf16(void **state)
 {
-    if (!dnn_has_bf16()) {
+    if (!device_cpu.has_bf16()) {
         print_message("oneDNN needs AVX-512 for bf16\n");
         skip();
     }

@@ -187,7 +187,8 @@ static void add(struct bench *b)
 {
     for (size_t k = 0; k < 2 && b->memory[k] == NULL; k++)
         b->memory[k] = allocate(1, ADD_BYTES);
-    elements_add((struct elements){ PRECISION_FP32, 1, ADD_BYTES / sizeof(float) }, b->memory[0], b->memory[1]);
+    elements_run(ELEMENTS_ADD, (struct elements){ PRECISION_FP32, ADD_BYTES / sizeof(float) }, 1, b->memory[0],
+                 b->memory[1], NULL);
 }
 
 static const struct row {

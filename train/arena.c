@@ -2,11 +2,9 @@
 #include "arena.h"
 
 #include "allocate.h"
-#include "program.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 enum { ALIGNMENT = 4096 };
 
@@ -81,10 +79,7 @@ void arena_place(struct arena *arena)
             arena->bytes = order[k]->offset + order[k]->bytes;
     }
     free(order);
-    arena->memory = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (arena->memory == MAP_FAILED)
-        give_up(1, "no memory for %zu bytes of activations; use a smaller --micro", arena->bytes);
-    madvise(arena->memory, arena->bytes, MADV_HUGEPAGE); /* fewer page faults, where the system allows huge pages */
+    arena->memory = arena->device->kind->alloc(arena->device, arena->bytes);
 }
 
 void *arena_at(const struct arena *arena, uint32_t buffer)
@@ -94,7 +89,5 @@ void *arena_at(const struct arena *arena, uint32_t buffer)
 
 void arena_finish(struct arena *arena)
 {
-    if (arena->memory != NULL)
-        munmap(arena->memory, arena->bytes);
     free(arena->buffers);
 }

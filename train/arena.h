@@ -3,12 +3,15 @@
 #ifndef PLAIT_TRAIN_ARENA_H
 #define PLAIT_TRAIN_ARENA_H
 
+#include "device.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
 enum { ARENA_NONE = UINT32_MAX }; /* no buffer */
 
 struct arena {
+    struct device *device;
     struct arena_buffer *buffers;
     uint32_t n;
     size_t bytes; /* total, after arena_place() */
@@ -23,6 +26,7 @@ void arena_use(struct arena *arena, uint32_t buffer, uint32_t step);
 void arena_place(struct arena *arena);
 /** Address of a buffer; ARENA_NONE: NULL. */
 void *arena_at(const struct arena *arena, uint32_t buffer);
+/** Forget the buffers; the memory is the device's. */
 void arena_finish(struct arena *arena);
 
 #endif

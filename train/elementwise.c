@@ -4,7 +4,10 @@
 #include <assert.h>
 #include <string.h>
 
-enum { CHUNK = 8192 }; /* elements that a thread takes at a time */
+enum {
+    CHUNK = 8192, /* elements that a thread takes at a time */
+    PART = 1024   /* columns that are summed at a time */
+};
 
 /*
  * The compiler vectorises these loops for AVX-512, AVX2 and the baseline. The resolver that picks one runs too early
@@ -107,46 +110,72 @@ VECTORS static void add_mask_bf16(uint16_t *restrict a, const uint16_t *restrict
 typedef void loop_f32(float *restrict a, const float *restrict b, const float *restrict out, size_t n);
 typedef void loop_bf16(uint16_t *restrict a, const uint16_t *restrict b, const uint16_t *restrict out, size_t n);
 
-static void run(struct elements e, loop_f32 *f32, loop_bf16 *bf16, void *a, const void *b, const void *out)
+static const struct loops {
+    loop_f32 *f32;
+    loop_bf16 *bf16;
+} loops[NELEMENTWISE] = {
+    [ELEMENTS_ADD] = { add_f32, add_bf16 },
+    [ELEMENTS_ADD_RELU] = { add_relu_f32, add_relu_bf16 },
+    [ELEMENTS_BACK_RELU] = { add_mask_f32, add_mask_bf16 },
+}, mask = { mask_f32, mask_bf16 };
+
+void elements_run(enum elementwise what, struct elements e, unsigned threads, void *a, const void *b, const void *out)
 {
     const size_t nchunk = (e.n + CHUNK - 1) / CHUNK, size = e.precision == PRECISION_BF16 ? 2 : 4;
+    const struct loops *l = b == NULL ? &mask : &loops[what];
 
-#pragma omp parallel for num_threads(e.threads) schedule(static)
+    assert(b != NULL || what == ELEMENTS_BACK_RELU);
+    assert((out != NULL) == (what == ELEMENTS_BACK_RELU));
+#pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t k = 0; k < nchunk; k++) {
         const size_t at = k * CHUNK * size, n = k + 1 < nchunk ? CHUNK : e.n - k * CHUNK;
         void *x = (char *)a + at;
         const void *y = b == NULL ? NULL : (const char *)b + at, *z = out == NULL ? NULL : (const char *)out + at;
 
         if (e.precision == PRECISION_BF16)
-            bf16(x, y, z, n);
+            l->bf16(x, y, z, n);
         else
-            f32(x, y, z, n);
+            l->f32(x, y, z, n);
     }
 }
 
-void elements_add(struct elements e, void *a, const void *b)
-{
-    run(e, add_f32, add_bf16, a, b, NULL);
-}
-
-void elements_add_relu(struct elements e, void *a, const void *b)
-{
-    run(e, add_relu_f32, add_relu_bf16, a, b, NULL);
-}
-
-void elements_back_relu(struct elements e, void *a, const void *b, const void *out)
-{
-    assert(out != NULL);
-    if (b == NULL)
-        run(e, mask_f32, mask_bf16, a, NULL, out);
-    else
-        run(e, add_mask_f32, add_mask_bf16, a, b, out);
-}
-
-VECTORS void elements_round(uint16_t *restrict to, const float *restrict from, size_t n)
+VECTORS static void round_to(uint16_t *restrict to, const float *restrict from, size_t n)
 {
     for (size_t k = 0; k < n; k++)
         to[k] = rounded(from[k]);
+}
+
+/* Of some of the columns; `more` is the distance between rows. */
+static void sum_rows(float *restrict to, const float *restrict from, size_t rows, size_t more, size_t n)
+{
+    memset(to, 0, n * sizeof *to);
+    for (size_t r = 0; r < rows; r++)
+        add_f32(to, from + r * more, NULL, n);
+}
+
+void elements_sum(struct device *device, const struct device_sum *s)
+{
+    const size_t size = s->type == PRECISION_BF16 ? 2 : 4;
+    float sums[PART];
+
+    (void)device;
+    assert(!s->add || s->type == PRECISION_FP32);
+    for (size_t at = 0, n; at < s->columns; at += n) {
+        void *to = (char *)s->to + at * size;
+        const float *from = s->from + at;
+
+        n = s->columns - at < PART ? s->columns - at : PART;
+        if (s->rows > 1) {
+            sum_rows(sums, from, s->rows, s->columns, n);
+            from = sums;
+        }
+        if (s->type == PRECISION_BF16)
+            round_to(to, from, n);
+        else if (s->add)
+            add_f32(to, from, NULL, n);
+        else
+            memcpy(to, from, n * sizeof *from);
+    }
 }
 
 /* Infinities and NaNs have all exponent bits set. */

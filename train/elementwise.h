@@ -1,25 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Element-by-element operations that oneDNN's batch norm and convolutions cannot fuse. */
+/* Loops of the CPU's device (device_cpu.c), which oneDNN's batch norm and convolutions cannot fuse. */
 #ifndef PLAIT_TRAIN_ELEMENTWISE_H
 #define PLAIT_TRAIN_ELEMENTWISE_H
 
-#include "model.h"
+#include "device.h"
 
-struct elements { /* of two or three tensors with the same layout */
-    enum precision precision;
-    unsigned threads;
-    size_t n;
-};
-
-/** a = a + b */
-void elements_add(struct elements e, void *a, const void *b);
-/** a = max(a + b, 0) */
-void elements_add_relu(struct elements e, void *a, const void *b);
-/** Its backward pass: a = out > 0 ? a + b : 0; b NULL: as zeros. */
-void elements_back_relu(struct elements e, void *a, const void *b, const void *out);
-/** to = from, rounded to nearest even */
-void elements_round(uint16_t *to, const float *from, size_t n);
-/** Are all elements finite? */
+/** As device.h says. b, out: NULL where they are not used */
+void elements_run(enum elementwise what, struct elements e, unsigned threads, void *a, const void *b, const void *out);
 bool elements_finite(struct elements e, const void *a);
+void elements_sum(struct device *device, const struct device_sum *sum);
 
 #endif

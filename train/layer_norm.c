@@ -2,75 +2,75 @@
 /* Batch norm, also synchronised between ranks. */
 #include "layer_parts.h"
 
+#include "allocate.h"
+
 #include <math.h>
 #include <string.h>
 
-static void norm_create_training(struct layer *layer, const struct dnn_layout *layout)
+static uint32_t norm_channels(const struct layer *layer)
+{
+    return layer_value(layer->env, layer->node->in)->channels;
+}
+
+static void norm_create_training(struct layer *layer, const struct device_layout *layout)
 {
     struct environment *env = layer->env;
     const bool relu = layer->node->relu;
-    const enum dnn_norm norm = env->sum == NULL ? DNN_NORM_BATCH : DNN_NORM_GIVEN;
 
-    layer->forward = dnn_norm(env->dnn, layout, norm, relu);
-    layer->back = dnn_norm_back(env->dnn, layout, norm, relu, layer->forward);
-    if (dnn_layout(layer->forward, DNN_WORKSPACE) != NULL)
-        layer->workspace_bytes = dnn_bytes(dnn_layout(layer->forward, DNN_WORKSPACE));
+    layer->forward = env->device->kind->norm(env->device, layout, env->sum == NULL ? NORM_BATCH : NORM_GIVEN, relu);
+    layer->back = layer->forward->device->kind->back(layer->forward, ARG_DIFF_SRC);
+    if (layer->forward->layouts[ARG_WORKSPACE] != NULL)
+        layer->workspace_bytes = layer->forward->layouts[ARG_WORKSPACE]->bytes;
     if (env->sum == NULL)
         return;
-    layer->measure = dnn_norm(env->dnn, layout, DNN_NORM_BATCH, false);
-    if (dnn_layout(layer->measure, DNN_WORKSPACE) != NULL)
-        layer->workspace_bytes += dnn_bytes(dnn_layout(layer->measure, DNN_WORKSPACE));
-    layer->correct = dnn_norm(env->dnn, layout, DNN_NORM_ONLY, false);
-    layer_stage(env, dnn_bytes(layout));
+    layer->measure = env->device->kind->norm(env->device, layout, NORM_BATCH, false);
+    if (layer->measure->layouts[ARG_WORKSPACE] != NULL)
+        layer->workspace_bytes += layer->measure->layouts[ARG_WORKSPACE]->bytes;
+    layer->correct = env->device->kind->norm(env->device, layout, NORM_ONLY, false);
+    layer->host = allocate((size_t)6 * norm_channels(layer), sizeof *layer->host);
+    layer_stage(env, layout->bytes);
 }
 
 void norm_create(struct layer *layer)
 {
-    const struct dnn_layout *layout = layer_put_out(layer);
-    const uint32_t channels = layer_value(layer->env, layer->node->in)->channels;
-    float **const parts[] = { &layer->weights,
-                              &layer->bias,
-                              &layer->diff_scale,
-                              &layer->diff_shift,
-                              &layer->correct_scale,
-                              &layer->correct_shift,
-                              &layer->statistics.running_mean,
-                              &layer->statistics.running_variance,
-                              &layer->statistics.mean,
-                              &layer->statistics.variance,
-                              &layer->statistics.unbiased };
-    const size_t npart = sizeof parts / sizeof *parts;
-    float *memory = layer_own(layer, npart * channels * sizeof *memory);
+    struct environment *env = layer->env;
+    const struct device_layout *layout = layer_put_out(layer);
+    const uint32_t channels = norm_channels(layer);
 
-    /* diff_scale and diff_shift are contiguous, since they are summed over the ranks together. */
-    for (size_t k = 0; k < npart; k++)
-        *parts[k] = memory + k * channels;
-    layer->evaluate = dnn_norm(layer->env->dnn, layout, DNN_NORM_ONLY, layer->node->relu);
-    if (layer->env->training)
+    /* Contiguous, since they are copied together. */
+    layer->weights = layer_own(layer, (size_t)6 * channels * sizeof *layer->weights);
+    layer->bias = layer->weights + channels;
+    layer->diff_scale = layer->bias + channels;
+    layer->diff_shift = layer->diff_scale + channels;
+    layer->correction = layer->diff_shift + channels;
+    layer->at = env->nstatistic;
+    env->nstatistic += (size_t)2 * channels;
+    layer->evaluate = env->device->kind->norm(env->device, layout, NORM_ONLY, layer->node->relu);
+    if (env->training)
         norm_create_training(layer, layout);
-    for (uint32_t c = 0; c < channels; c++)
-        layer->statistics.running_variance[c] = 1;
 }
 
 void norm_refresh(struct layer *layer, const float *const *masters)
 {
-    const uint32_t k = layer->node->tensor;
-    const size_t bytes = layer->env->network->tensors[k].count * sizeof(float);
+    const uint32_t k = layer->node->tensor, channels = norm_channels(layer);
 
-    memcpy(layer->weights, masters[k], bytes);
-    memcpy(layer->bias, masters[k + 1], bytes);
+    layer_take(layer->env, layer->weights, masters[k], channels);
+    layer_take(layer->env, layer->bias, masters[k + 1], channels);
 }
 
-static void norm_run(struct layer *layer, struct dnn_op *op, float *mean, float *variance)
+/* statistics: env->measured or env->running */
+static void norm_run(struct layer *layer, struct device_op *op, float *statistics)
 {
+    float *mean = statistics + layer->at, *variance = mean + norm_channels(layer);
+
     layer_run(layer, op,
-              (void *[DNN_NARG]){ [DNN_SRC] = layer->in,
-                                  [DNN_DST] = layer->out,
-                                  [DNN_MEAN] = mean,
-                                  [DNN_VARIANCE] = variance,
-                                  [DNN_SCALE] = layer->weights,
-                                  [DNN_SHIFT] = layer->bias,
-                                  [DNN_WORKSPACE] = layer->workspace });
+              (void *[NARG]){ [ARG_SRC] = layer->in,
+                              [ARG_DST] = layer->out,
+                              [ARG_MEAN] = mean,
+                              [ARG_VARIANCE] = variance,
+                              [ARG_SCALE] = layer->weights,
+                              [ARG_SHIFT] = layer->bias,
+                              [ARG_WORKSPACE] = layer->workspace });
 }
 
 /*
@@ -80,20 +80,21 @@ static void norm_run(struct layer *layer, struct dnn_op *op, float *mean, float 
 static void norm_measure(struct layer *layer)
 {
     const struct environment *env = layer->env;
-    const struct norm_statistics *s = &layer->statistics;
-    const uint32_t channels = layer_value(env, layer->node->in)->channels;
-    float *own_mean = layer->correct_scale;
+    const uint32_t channels = norm_channels(layer);
+    float *mean = layer->host, *variance = mean + channels, *own_mean = variance + channels;
 
-    norm_run(layer, layer->measure, s->mean, s->variance);
-    memcpy(own_mean, s->mean, channels * sizeof *own_mean);
-    env->sum(env->context, s->mean, channels);
+    norm_run(layer, layer->measure, env->measured);
+    env->device->kind->copy_out(env->device, mean, env->measured + layer->at, (size_t)2 * channels * sizeof *mean);
+    memcpy(own_mean, mean, channels * sizeof *own_mean);
+    env->sum(env->context, mean, channels);
     for (uint32_t c = 0; c < channels; c++) {
-        s->mean[c] /= (float)env->nsum;
-        s->variance[c] += (own_mean[c] - s->mean[c]) * (own_mean[c] - s->mean[c]);
+        mean[c] /= (float)env->nsum;
+        variance[c] += (own_mean[c] - mean[c]) * (own_mean[c] - mean[c]);
     }
-    env->sum(env->context, s->variance, channels);
+    env->sum(env->context, variance, channels);
     for (uint32_t c = 0; c < channels; c++)
-        s->variance[c] /= (float)env->nsum;
+        variance[c] /= (float)env->nsum;
+    env->device->kind->copy_in(env->device, env->measured + layer->at, mean, (size_t)2 * channels * sizeof *mean);
 }
 
 /* Number of values in a channel's statistics. */
@@ -104,20 +105,26 @@ static double norm_count(const struct layer *layer)
     return (double)layer->env->batch * in->height * in->width * (layer->env->sum == NULL ? 1 : layer->env->nsum);
 }
 
+void layer_unbias(const struct layer *layer, float *measured)
+{
+    const double count = norm_count(layer);
+    float *variance = measured + layer->at + norm_channels(layer);
+
+    if (layer->node->kind != NODE_NORM || count <= 1)
+        return;
+    for (uint32_t c = 0; c < norm_channels(layer); c++)
+        variance[c] = (float)(variance[c] * (count / (count - 1)));
+}
+
 void norm_forward(struct layer *layer, enum mode mode)
 {
-    struct norm_statistics *s = &layer->statistics;
-    const double count = norm_count(layer);
-
     if (mode == MODE_EVALUATE) {
-        norm_run(layer, layer->evaluate, s->running_mean, s->running_variance);
+        norm_run(layer, layer->evaluate, layer->env->running);
         return;
     }
     if (layer->measure != NULL && mode == MODE_TRAIN)
         norm_measure(layer);
-    norm_run(layer, layer->forward, s->mean, s->variance);
-    for (uint32_t c = 0; c < layer_value(layer->env, layer->node->in)->channels; c++)
-        s->unbiased[c] = count > 1 ? (float)(s->variance[c] * (count / (count - 1))) : s->variance[c];
+    norm_run(layer, layer->forward, layer->env->measured);
 }
 
 /*
@@ -128,45 +135,47 @@ void norm_forward(struct layer *layer, enum mode mode)
 static void norm_correct(struct layer *layer)
 {
     const struct environment *env = layer->env;
-    const struct norm_statistics *s = &layer->statistics;
-    const uint32_t channels = layer_value(env, layer->node->in)->channels;
-    float *scale = layer->correct_scale, *shift = layer->correct_shift; /* contiguous, like the sums */
+    const uint32_t channels = norm_channels(layer);
+    const float *variance = layer->host + channels; /* from norm_measure() */
+    float *weights = layer->host + 2 * channels, *sums = weights + 2 * channels;
 
-    memcpy(scale, layer->diff_scale, 2 * channels * sizeof *scale);
-    env->sum(env->context, scale, (size_t)2 * channels);
+    env->device->kind->copy_out(env->device, weights, layer->weights, (size_t)4 * channels * sizeof *weights);
+    env->sum(env->context, sums, (size_t)2 * channels);
     for (uint32_t c = 0; c < channels; c++) {
-        const float factor = (float)(-layer->weights[c] / sqrt((double)s->variance[c] + 1e-5) / norm_count(layer));
+        const float factor = (float)(-weights[c] / sqrt((double)variance[c] + NORM_EPSILON) / norm_count(layer));
 
-        scale[c] *= factor;
-        shift[c] *= factor;
+        sums[c] *= factor;
+        sums[channels + c] *= factor;
     }
+    env->device->kind->copy_in(env->device, layer->correction, sums, (size_t)2 * channels * sizeof *sums);
     layer_run(layer, layer->correct,
-              (void *[DNN_NARG]){ [DNN_SRC] = layer->in,
-                                  [DNN_DST] = env->staging,
-                                  [DNN_MEAN] = s->mean,
-                                  [DNN_VARIANCE] = s->variance,
-                                  [DNN_SCALE] = scale,
-                                  [DNN_SHIFT] = shift });
-    elements_add(layer_elements(env, layer->node->in), layer->diff_in, env->staging);
+              (void *[NARG]){ [ARG_SRC] = layer->in,
+                              [ARG_DST] = env->staging,
+                              [ARG_MEAN] = layer->env->measured + layer->at,
+                              [ARG_VARIANCE] = layer->env->measured + layer->at + channels,
+                              [ARG_SCALE] = layer->correction,
+                              [ARG_SHIFT] = layer->correction + channels });
+    env->device->kind->elementwise(env->device, ELEMENTS_ADD, layer_elements(env, layer->node->in), layer->diff_in,
+                                   env->staging, NULL);
 }
 
 void norm_backward(struct layer *layer, void *const *gradients, bool accumulate)
 {
     const uint32_t k = layer->node->tensor;
-    const size_t channels = layer->env->network->tensors[k].count;
+    const uint32_t channels = norm_channels(layer);
 
     layer_run(layer, layer->back,
-              (void *[DNN_NARG]){ [DNN_SRC] = layer->in,
-                                  [DNN_MEAN] = layer->statistics.mean,
-                                  [DNN_VARIANCE] = layer->statistics.variance,
-                                  [DNN_SCALE] = layer->weights,
-                                  [DNN_WORKSPACE] = layer->workspace,
-                                  [DNN_DIFF_DST] = layer->diff_out,
-                                  [DNN_DIFF_SRC] = layer->diff_in,
-                                  [DNN_DIFF_SCALE] = layer->diff_scale,
-                                  [DNN_DIFF_SHIFT] = layer->diff_shift });
+              (void *[NARG]){ [ARG_SRC] = layer->in,
+                              [ARG_MEAN] = layer->env->measured + layer->at,
+                              [ARG_VARIANCE] = layer->env->measured + layer->at + channels,
+                              [ARG_SCALE] = layer->weights,
+                              [ARG_WORKSPACE] = layer->workspace,
+                              [ARG_DIFF_DST] = layer->diff_out,
+                              [ARG_DIFF_SRC] = layer->diff_in,
+                              [ARG_DIFF_SCALE] = layer->diff_scale,
+                              [ARG_DIFF_SHIFT] = layer->diff_shift });
     if (layer->correct != NULL)
         norm_correct(layer);
-    layer_give(layer->env, gradients[k], layer->diff_scale, channels, accumulate);
-    layer_give(layer->env, gradients[k + 1], layer->diff_shift, channels, accumulate);
+    layer_give(layer->env, gradients[k], layer->diff_scale, 1, channels, accumulate);
+    layer_give(layer->env, gradients[k + 1], layer->diff_shift, 1, channels, accumulate);
 }

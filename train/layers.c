@@ -1,35 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "layer_parts.h"
 
-#include "program.h"
+#include "allocate.h"
 
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- Helpers ---- */
 
-void *layer_memory(size_t bytes)
-{
-    void *memory;
-
-    if (posix_memalign(&memory, DNN_ALIGNMENT, bytes > 0 ? bytes : 1) != 0)
-        give_up(1, "no memory for %zu bytes of the model", bytes);
-    memset(memory, 0, bytes);
-    return memory;
-}
+enum { ALIGNMENT = 64 }; /* bytes */
 
 static size_t aligned(size_t bytes)
 {
-    return (bytes + DNN_ALIGNMENT - 1) / DNN_ALIGNMENT * DNN_ALIGNMENT;
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 void *layer_own(struct layer *layer, size_t bytes)
 {
-    layer->owned = layer_memory(bytes);
     layer->env->weights += bytes;
-    return layer->owned;
+    return layer->env->device->kind->alloc(layer->env->device, bytes);
 }
 
 void layer_stage(struct environment *env, size_t bytes)
@@ -44,9 +34,9 @@ static void *readable(const void *memory)
     return (void *)(uintptr_t)memory;
 }
 
-void layer_run(struct layer *layer, struct dnn_op *op, void *const at[DNN_NARG])
+void layer_run(struct layer *layer, struct device_op *op, void *const at[NARG])
 {
-    dnn_run(op, at, layer->env->scratch);
+    op->device->kind->run(op, at, layer->env->scratch);
 }
 
 const struct value *layer_value(const struct environment *env, uint32_t k)
@@ -64,92 +54,93 @@ struct elements layer_elements(const struct environment *env, uint32_t k)
 {
     const enum precision precision = is_logits(env, k) ? PRECISION_FP32 : env->precision;
 
-    return (struct elements){ precision, env->threads,
-                              dnn_bytes(env->layouts[k]) / (precision == PRECISION_BF16 ? 2 : 4) };
+    return (struct elements){ precision, env->layouts[k]->bytes / (precision == PRECISION_BF16 ? 2 : 4) };
 }
 
-const struct dnn_layout *layer_put_out(struct layer *layer)
+const struct device_layout *layer_put_out(struct layer *layer)
 {
     struct environment *env = layer->env;
     const struct value *out = layer_value(env, layer->node->out);
 
     return env->layouts[layer->node->out] =
-               dnn_activation(env->dnn, env->batch, out->channels, out->height, out->width);
+               env->device->kind->layout(env->device, ORDER_FASTEST, env->precision, 4,
+                                         (uint32_t[]){ env->batch, out->channels, out->height, out->width });
 }
 
-void layer_give(const struct environment *env, void *gradient, const float *from, size_t n, bool accumulate)
+void layer_give(const struct environment *env, void *gradient, const float *from, size_t rows, size_t n,
+                bool accumulate)
 {
-    float *to = gradient;
+    env->device->kind->sum(env->device, &(struct device_sum){ gradient, env->gradients, accumulate, from, rows, n });
+}
 
-    assert(!accumulate || env->gradients == PRECISION_FP32);
-    if (env->gradients == PRECISION_BF16) {
-        elements_round(gradient, from, n);
-        return;
-    }
-    for (size_t k = 0; k < n; k++)
-        to[k] = accumulate ? to[k] + from[k] : from[k];
+void layer_take(const struct environment *env, float *weights, const float *master, size_t n)
+{
+    env->device->kind->sum(env->device, &(struct device_sum){ weights, PRECISION_FP32, false, master, 1, n });
 }
 
 /* ---- Convolution ---- */
 
-static struct dnn_convolution convolution_shape(const struct layer *layer)
+static struct device_convolution convolution_shape(const struct layer *layer)
 {
     const struct node *node = layer->node;
     const struct value *in = layer_value(layer->env, node->in), *out = layer_value(layer->env, node->out);
 
-    return (struct dnn_convolution){ .n = layer->env->batch,
-                                     .in = in->channels,
-                                     .out = out->channels,
-                                     .height = in->height,
-                                     .width = in->width,
-                                     .kernel = node->kernel,
-                                     .stride = node->stride,
-                                     .pad = node->pad,
-                                     .images = node->in == 0 };
+    return (struct device_convolution){ .n = layer->env->batch,
+                                        .in = in->channels,
+                                        .out = out->channels,
+                                        .height = in->height,
+                                        .width = in->width,
+                                        .kernel = node->kernel,
+                                        .stride = node->stride,
+                                        .pad = node->pad,
+                                        .images = node->in == 0 };
 }
 
-static void convolution_create_back(struct layer *layer, const struct dnn_convolution *shape,
+static void convolution_create_back(struct layer *layer, const struct device_convolution *shape,
                                     const struct tensor *tensor)
 {
-    struct dnn *dnn = layer->env->dnn;
-    const struct dnn_layout *plain = dnn_plain(dnn, layer->env->gradients, tensor->ndim, tensor->shape), *gradient;
+    struct device *device = layer->env->device;
+    const struct device_layout *plain = device->kind->layout(device, ORDER_PLAIN, layer->env->gradients, tensor->ndim,
+                                                             tensor->shape),
+                               *gradient;
 
     if (!shape->images)
-        layer->back = dnn_convolution_back_data(dnn, shape, layer->forward);
-    layer->back_weights = dnn_convolution_back_weights(dnn, shape, layer->forward);
-    gradient = dnn_layout(layer->back_weights, DNN_DIFF_WEIGHTS);
-    layer->unpack = dnn_reorder(dnn, gradient, plain, false);
+        layer->back = layer->forward->device->kind->back(layer->forward, ARG_DIFF_SRC);
+    layer->back_weights = layer->forward->device->kind->back(layer->forward, ARG_DIFF_WEIGHTS);
+    gradient = layer->back_weights->layouts[ARG_DIFF_WEIGHTS];
+    layer->unpack = device->kind->reorder(device, gradient, plain, false);
     if (layer->env->gradients == PRECISION_FP32)
-        layer->unpack_add = dnn_reorder(dnn, gradient, plain, true);
-    layer_stage(layer->env, dnn_bytes(gradient));
+        layer->unpack_add = device->kind->reorder(device, gradient, plain, true);
+    layer_stage(layer->env, gradient->bytes);
 }
 
 static void convolution_create(struct layer *layer)
 {
     struct environment *env = layer->env;
-    const struct dnn_convolution shape = convolution_shape(layer);
+    const struct device_convolution shape = convolution_shape(layer);
     const struct tensor *tensor = &env->network->tensors[layer->node->tensor];
-    const struct dnn_layout *plain = dnn_plain(env->dnn, PRECISION_FP32, tensor->ndim, tensor->shape), *there,
-                            *back = NULL;
+    const struct device_layout *plain = env->device->kind->layout(env->device, ORDER_PLAIN, PRECISION_FP32,
+                                                                  tensor->ndim, tensor->shape),
+                               *there, *back = NULL;
     size_t bytes;
 
     layer_put_out(layer);
-    layer->forward = layer->evaluate = dnn_convolution(env->dnn, &shape);
+    layer->forward = layer->evaluate = env->device->kind->convolution(env->device, &shape);
     if (shape.images)
-        env->layouts[0] = dnn_layout(layer->forward, DNN_SRC);
-    there = dnn_layout(layer->forward, DNN_WEIGHTS);
-    layer->pack = dnn_reorder(env->dnn, plain, there, false);
+        env->layouts[0] = layer->forward->layouts[ARG_SRC];
+    there = layer->forward->layouts[ARG_WEIGHTS];
+    layer->pack = env->device->kind->reorder(env->device, plain, there, false);
     if (env->training)
         convolution_create_back(layer, &shape, tensor);
     if (layer->back != NULL)
-        back = dnn_layout(layer->back, DNN_WEIGHTS);
-    bytes = aligned(dnn_bytes(there));
-    if (back == NULL || dnn_same(there, back)) {
+        back = layer->back->layouts[ARG_WEIGHTS];
+    bytes = aligned(there->bytes);
+    if (back == NULL || there == back) {
         layer->weights = layer->weights_back = layer_own(layer, bytes);
         return;
     }
-    layer->pack_back = dnn_reorder(env->dnn, plain, back, false);
-    layer->weights = layer_own(layer, bytes + dnn_bytes(back));
+    layer->pack_back = env->device->kind->reorder(env->device, plain, back, false);
+    layer->weights = layer_own(layer, bytes + back->bytes);
     layer->weights_back = (float *)((char *)layer->weights + bytes);
 }
 
@@ -157,32 +148,32 @@ static void convolution_refresh(struct layer *layer, const float *const *masters
 {
     void *master = readable(masters[layer->node->tensor]);
 
-    layer_run(layer, layer->pack, (void *[DNN_NARG]){ [DNN_SRC] = master, [DNN_DST] = layer->weights });
+    layer_run(layer, layer->pack, (void *[NARG]){ [ARG_SRC] = master, [ARG_DST] = layer->weights });
     if (layer->pack_back != NULL)
-        layer_run(layer, layer->pack_back, (void *[DNN_NARG]){ [DNN_SRC] = master, [DNN_DST] = layer->weights_back });
+        layer_run(layer, layer->pack_back, (void *[NARG]){ [ARG_SRC] = master, [ARG_DST] = layer->weights_back });
 }
 
 static void convolution_forward(struct layer *layer, enum mode mode)
 {
     (void)mode;
     layer_run(layer, layer->forward,
-              (void *[DNN_NARG]){ [DNN_SRC] = layer->in, [DNN_WEIGHTS] = layer->weights, [DNN_DST] = layer->out });
+              (void *[NARG]){ [ARG_SRC] = layer->in, [ARG_WEIGHTS] = layer->weights, [ARG_DST] = layer->out });
 }
 
 static void convolution_back_weights(struct layer *layer)
 {
     layer_run(layer, layer->back_weights,
-              (void *[DNN_NARG]){
-                  [DNN_SRC] = layer->in, [DNN_DIFF_DST] = layer->diff_out, [DNN_DIFF_WEIGHTS] = layer->env->staging });
+              (void *[NARG]){
+                  [ARG_SRC] = layer->in, [ARG_DIFF_DST] = layer->diff_out, [ARG_DIFF_WEIGHTS] = layer->env->staging });
 }
 
 static void convolution_back_data(struct layer *layer)
 {
     if (layer->diff_in != NULL)
         layer_run(layer, layer->back,
-                  (void *[DNN_NARG]){ [DNN_DIFF_DST] = layer->diff_out,
-                                      [DNN_WEIGHTS] = layer->weights_back,
-                                      [DNN_DIFF_SRC] = layer->diff_in });
+                  (void *[NARG]){ [ARG_DIFF_DST] = layer->diff_out,
+                                  [ARG_WEIGHTS] = layer->weights_back,
+                                  [ARG_DIFF_SRC] = layer->diff_in });
 }
 
 static void convolution_backward(struct layer *layer, void *const *gradients, bool accumulate)
@@ -191,7 +182,7 @@ static void convolution_backward(struct layer *layer, void *const *gradients, bo
 
     convolution_back_weights(layer);
     layer_run(layer, accumulate ? layer->unpack_add : layer->unpack,
-              (void *[DNN_NARG]){ [DNN_SRC] = staging, [DNN_DST] = gradients[layer->node->tensor] });
+              (void *[NARG]){ [ARG_SRC] = staging, [ARG_DST] = gradients[layer->node->tensor] });
     convolution_back_data(layer);
 }
 
@@ -214,14 +205,17 @@ static void add_create(struct layer *layer)
 static void add_forward(struct layer *layer, enum mode mode)
 {
     (void)mode;
-    elements_add_relu(layer_elements(layer->env, layer->node->out), layer->out, layer->in2);
+    layer->env->device->kind->elementwise(layer->env->device, ELEMENTS_ADD_RELU,
+                                          layer_elements(layer->env, layer->node->out), layer->out, layer->in2, NULL);
 }
 
 static void add_backward(struct layer *layer, void *const *gradients, bool accumulate)
 {
     (void)gradients;
     (void)accumulate;
-    elements_back_relu(layer_elements(layer->env, layer->node->out), layer->diff_out, layer->diff_more, layer->out);
+    layer->env->device->kind->elementwise(layer->env->device, ELEMENTS_BACK_RELU,
+                                          layer_elements(layer->env, layer->node->out), layer->diff_out,
+                                          layer->diff_more, layer->out);
 }
 
 /* ---- Pooling ---- */
@@ -231,29 +225,29 @@ static void pool_create(struct layer *layer)
     struct environment *env = layer->env;
     const struct node *node = layer->node;
     const struct value *in = layer_value(env, node->in);
-    const struct dnn_pool shape = { .n = env->batch,
-                                    .channels = in->channels,
-                                    .height = in->height,
-                                    .width = in->width,
-                                    .kernel = node->kernel,
-                                    .stride = node->stride,
-                                    .pad = node->pad,
-                                    .average = node->kind == NODE_AVERAGE };
+    const struct device_pool shape = { .n = env->batch,
+                                       .channels = in->channels,
+                                       .height = in->height,
+                                       .width = in->width,
+                                       .kernel = node->kernel,
+                                       .stride = node->stride,
+                                       .pad = node->pad,
+                                       .average = node->kind == NODE_AVERAGE };
 
     layer_put_out(layer);
-    layer->evaluate = dnn_pool(env->dnn, &shape, false);
+    layer->evaluate = env->device->kind->pool(env->device, &shape, false);
     if (!env->training)
         return;
-    layer->forward = dnn_pool(env->dnn, &shape, true);
-    layer->back = dnn_pool_back(env->dnn, &shape, layer->forward);
-    if (dnn_layout(layer->forward, DNN_WORKSPACE) != NULL)
-        layer->workspace_bytes = dnn_bytes(dnn_layout(layer->forward, DNN_WORKSPACE));
+    layer->forward = env->device->kind->pool(env->device, &shape, true);
+    layer->back = layer->forward->device->kind->back(layer->forward, ARG_DIFF_SRC);
+    if (layer->forward->layouts[ARG_WORKSPACE] != NULL)
+        layer->workspace_bytes = layer->forward->layouts[ARG_WORKSPACE]->bytes;
 }
 
 static void pool_forward(struct layer *layer, enum mode mode)
 {
     layer_run(layer, mode == MODE_EVALUATE ? layer->evaluate : layer->forward,
-              (void *[DNN_NARG]){ [DNN_SRC] = layer->in, [DNN_DST] = layer->out, [DNN_WORKSPACE] = layer->workspace });
+              (void *[NARG]){ [ARG_SRC] = layer->in, [ARG_DST] = layer->out, [ARG_WORKSPACE] = layer->workspace });
 }
 
 static void pool_backward(struct layer *layer, void *const *gradients, bool accumulate)
@@ -262,22 +256,22 @@ static void pool_backward(struct layer *layer, void *const *gradients, bool accu
     (void)accumulate;
     layer_run(
         layer, layer->back,
-        (void *[DNN_NARG]){
-            [DNN_DIFF_DST] = layer->diff_out, [DNN_DIFF_SRC] = layer->diff_in, [DNN_WORKSPACE] = layer->workspace });
+        (void *[NARG]){
+            [ARG_DIFF_DST] = layer->diff_out, [ARG_DIFF_SRC] = layer->diff_in, [ARG_WORKSPACE] = layer->workspace });
 }
 
 /* ---- Product: fp32 in either precision. The workspace has the input as a plain matrix, then its gradient. ---- */
 
 static void product_create_back(struct layer *layer, uint32_t in, uint32_t out)
 {
-    struct dnn *dnn = layer->env->dnn;
+    struct device *device = layer->env->device;
     const uint32_t n = layer->env->batch;
-    struct dnn_product gradient = { .rows = out, .inner = n, .columns = in, .src_columns = true };
+    struct device_product gradient = { .rows = out, .inner = n, .columns = in, .src_columns = true };
 
-    layer->back = dnn_product(dnn, &(struct dnn_product){ .rows = n, .inner = out, .columns = in });
-    layer->unpack = dnn_product(dnn, &gradient);
+    layer->back = device->kind->product(device, &(struct device_product){ .rows = n, .inner = out, .columns = in });
+    layer->unpack = device->kind->product(device, &gradient);
     gradient.add = true;
-    layer->unpack_add = dnn_product(dnn, &gradient);
+    layer->unpack_add = device->kind->product(device, &gradient);
     if (layer->env->gradients == PRECISION_BF16) /* a product's gradient is fp32 */
         layer_stage(layer->env, (size_t)in * out * sizeof(float));
 }
@@ -287,22 +281,23 @@ static void product_create(struct layer *layer)
     struct environment *env = layer->env;
     const uint32_t n = env->batch, in = layer_value(env, layer->node->in)->channels,
                    out = layer_value(env, layer->node->out)->channels;
-    const struct dnn_layout *flat = dnn_plain(env->dnn, PRECISION_FP32, 4, (uint32_t[]){ n, in, 1, 1 });
-    const struct dnn_layout *from = env->layouts[layer->node->in];
+    const struct device_layout *flat =
+        env->device->kind->layout(env->device, ORDER_PLAIN, PRECISION_FP32, 4, (uint32_t[]){ n, in, 1, 1 });
+    const struct device_layout *from = env->layouts[layer->node->in];
     const size_t count = (size_t)in * out;
 
-    env->layouts[layer->node->out] = dnn_plain(env->dnn, PRECISION_FP32, 2, (uint32_t[]){ n, out });
-    layer->workspace_bytes = dnn_bytes(flat);
-    layer->pack = dnn_reorder(env->dnn, from, flat, false);
-    layer->pack_back = dnn_reorder(env->dnn, flat, from, false);
-    layer->forward = dnn_product(
-        env->dnn,
-        &(struct dnn_product){ .rows = n, .inner = in, .columns = out, .weights_columns = true, .bias = true });
+    env->layouts[layer->node->out] =
+        env->device->kind->layout(env->device, ORDER_PLAIN, PRECISION_FP32, 2, (uint32_t[]){ n, out });
+    layer->workspace_bytes = flat->bytes;
+    layer->pack = env->device->kind->reorder(env->device, from, flat, false);
+    layer->pack_back = env->device->kind->reorder(env->device, flat, from, false);
+    layer->forward = env->device->kind->product(
+        env->device,
+        &(struct device_product){ .rows = n, .inner = in, .columns = out, .weights_columns = true, .bias = true });
     if (env->training)
         product_create_back(layer, in, out);
-    layer->weights = layer_own(layer, (count + 2 * (size_t)out) * sizeof(float));
+    layer->weights = layer_own(layer, (count + out) * sizeof(float));
     layer->bias = layer->weights + count;
-    layer->diff_shift = layer->bias + out;
 }
 
 static void product_refresh(struct layer *layer, const float *const *masters)
@@ -310,42 +305,36 @@ static void product_refresh(struct layer *layer, const float *const *masters)
     const uint32_t k = layer->node->tensor;
     const struct tensor *tensors = layer->env->network->tensors;
 
-    memcpy(layer->weights, masters[k], tensors[k].count * sizeof(float));
-    memcpy(layer->bias, masters[k + 1], tensors[k + 1].count * sizeof(float));
+    layer_take(layer->env, layer->weights, masters[k], tensors[k].count);
+    layer_take(layer->env, layer->bias, masters[k + 1], tensors[k + 1].count);
 }
 
 static void product_forward(struct layer *layer, enum mode mode)
 {
     (void)mode;
-    layer_run(layer, layer->pack, (void *[DNN_NARG]){ [DNN_SRC] = layer->in, [DNN_DST] = layer->workspace });
+    layer_run(layer, layer->pack, (void *[NARG]){ [ARG_SRC] = layer->in, [ARG_DST] = layer->workspace });
     layer_run(layer, layer->forward,
-              (void *[DNN_NARG]){ [DNN_SRC] = layer->workspace,
-                                  [DNN_WEIGHTS] = layer->weights,
-                                  [DNN_BIAS] = layer->bias,
-                                  [DNN_DST] = layer->out });
+              (void *[NARG]){ [ARG_SRC] = layer->workspace,
+                              [ARG_WEIGHTS] = layer->weights,
+                              [ARG_BIAS] = layer->bias,
+                              [ARG_DST] = layer->out });
 }
 
 static void product_backward(struct layer *layer, void *const *gradients, bool accumulate)
 {
     struct environment *env = layer->env;
     const uint32_t k = layer->node->tensor;
-    const size_t nclass = env->network->tensors[k + 1].count;
-    const float *diff = layer->diff_out;
     void *to = env->gradients == PRECISION_FP32 ? gradients[k] : env->staging;
 
     layer_run(layer, accumulate ? layer->unpack_add : layer->unpack,
-              (void *[DNN_NARG]){ [DNN_SRC] = layer->diff_out, [DNN_WEIGHTS] = layer->workspace, [DNN_DST] = to });
+              (void *[NARG]){ [ARG_SRC] = layer->diff_out, [ARG_WEIGHTS] = layer->workspace, [ARG_DST] = to });
     if (to != gradients[k])
-        layer_give(env, gradients[k], to, env->network->tensors[k].count, accumulate);
-    memset(layer->diff_shift, 0, nclass * sizeof *layer->diff_shift);
-    for (uint32_t n = 0; n < env->batch; n++)
-        for (size_t c = 0; c < nclass; c++)
-            layer->diff_shift[c] += diff[n * nclass + c];
-    layer_give(env, gradients[k + 1], layer->diff_shift, nclass, accumulate);
-    layer_run(layer, layer->back,
-              (void *[DNN_NARG]){
-                  [DNN_SRC] = layer->diff_out, [DNN_WEIGHTS] = layer->weights, [DNN_DST] = layer->workspace });
-    layer_run(layer, layer->pack_back, (void *[DNN_NARG]){ [DNN_SRC] = layer->workspace, [DNN_DST] = layer->diff_in });
+        layer_give(env, gradients[k], to, 1, env->network->tensors[k].count, accumulate);
+    layer_give(env, gradients[k + 1], layer->diff_out, env->batch, env->network->tensors[k + 1].count, accumulate);
+    layer_run(
+        layer, layer->back,
+        (void *[NARG]){ [ARG_SRC] = layer->diff_out, [ARG_WEIGHTS] = layer->weights, [ARG_DST] = layer->workspace });
+    layer_run(layer, layer->pack_back, (void *[NARG]){ [ARG_SRC] = layer->workspace, [ARG_DST] = layer->diff_in });
 }
 
 /* ---- By kind ---- */
@@ -372,7 +361,7 @@ void layer_create(struct layer *layer, struct environment *env, const struct nod
 
 void layer_destroy(struct layer *layer)
 {
-    free(layer->owned);
+    free(layer->host);
 }
 
 void layer_refresh(struct layer *layer, const float *const *masters)
@@ -390,6 +379,8 @@ void layer_backward(struct layer *layer, void *const *gradients, bool accumulate
 {
     /* The end of a block adds the second part itself. */
     if (layer->diff_more != NULL && layer->node->kind != NODE_ADD)
-        elements_add(layer_elements(layer->env, layer->node->out), layer->diff_out, layer->diff_more);
+        layer->env->device->kind->elementwise(layer->env->device, ELEMENTS_ADD,
+                                              layer_elements(layer->env, layer->node->out), layer->diff_out,
+                                              layer->diff_more, NULL);
     table[layer->node->kind].backward(layer, gradients, accumulate);
 }

@@ -28,10 +28,11 @@ static uint32_t place(const float *x, uint32_t n, uint32_t label)
     return before;
 }
 
-void loss_forward(const struct loss *loss, struct model_result *result)
+void loss_forward(struct device *device, const struct loss *loss, struct model_result *result)
 {
     const uint32_t nclass = loss->nclass;
 
+    (void)device;
     *result = (struct model_result){ 0 };
     for (uint32_t k = 0; k < loss->n; k++) {
         const float *x = loss->logits + (size_t)k * nclass;
@@ -51,10 +52,11 @@ void loss_forward(const struct loss *loss, struct model_result *result)
     }
 }
 
-void loss_backward(const struct loss *loss, double factor, float *gradient)
+void loss_backward(struct device *device, const struct loss *loss, double factor, float *gradient)
 {
     const uint32_t nclass = loss->nclass;
 
+    (void)device;
     for (uint32_t k = 0; k < loss->n; k++) {
         const float *x = loss->logits + (size_t)k * nclass;
         float *to = gradient + (size_t)k * nclass;

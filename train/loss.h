@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Cross entropy of the softmax, with smoothed labels. */
+/* The loss on the host, for the CPU's device: as device.h says. */
 #ifndef PLAIT_TRAIN_LOSS_H
 #define PLAIT_TRAIN_LOSS_H
 
-#include "model.h"
+#include "device.h"
 
-struct loss {
-    uint32_t n, nclass;
-    const float *logits;   /* [n][nclass] */
-    const int32_t *labels; /* [n] -1: no image */
-    double smoothing;
-};
-
-void loss_forward(const struct loss *loss, struct model_result *result);
-/** gradient: [n][nclass] of (factor x the sum over the labelled images) */
-void loss_backward(const struct loss *loss, double factor, float *gradient);
+void loss_forward(struct device *device, const struct loss *loss, struct model_result *result);
+void loss_backward(struct device *device, const struct loss *loss, double factor, float *gradient);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "model.h"
 
-#include "loss.h"
+#include "allocate.h"
 #include "model_parts.h"
 #include "random.h"
 
@@ -18,36 +18,49 @@ const char *const *model_names(void)
 
 /* ---- Creating ---- */
 
+static void fill(float *to, size_t n, float value)
+{
+    for (size_t k = 0; k < n; k++)
+        to[k] = value;
+}
+
 static void create_layers(struct model *model)
 {
-    struct network *net = model->network;
+    struct environment *env = &model->env;
+    const struct network *net = model->network;
+    const struct value *images = &net->values[0];
 
-    model->layers = layer_memory(net->nnode * sizeof *model->layers);
-    model->env.layouts = layer_memory(net->nvalue * sizeof *model->env.layouts);
+    model->layers = allocate(net->nnode, sizeof *model->layers);
+    env->layouts = allocate(net->nvalue, sizeof *env->layouts);
     for (uint32_t k = 0; k < net->nnode; k++)
-        layer_create(&model->layers[k], &model->env, &net->nodes[k]);
-    model->env.scratch = layer_memory(dnn_scratch(model->env.dnn));
-    model->env.staging = layer_memory(model->env.staged);
+        layer_create(&model->layers[k], env, &net->nodes[k]);
+    model->images = env->device->kind->images(
+        env->device, (uint32_t[]){ env->batch, images->channels, images->height, images->width }, env->layouts[0]);
+    env->scratch = env->device->kind->alloc(env->device, env->device->scratch);
+    env->measured = env->device->kind->alloc(env->device, env->nstatistic * sizeof *env->measured);
+    env->running = env->device->kind->alloc(env->device, env->nstatistic * sizeof *env->running);
+    env->staging = env->device->kind->alloc(env->device, env->staged);
 }
 
 static void create_statistics(struct model *model)
 {
     const struct network *net = model->network;
+    size_t at = 0;
 
-    model->statistics = layer_memory((size_t)2 * net->nnode * sizeof *model->statistics);
-    for (uint32_t k = 0; k < net->nnode; k++) {
-        const struct norm_statistics *from = &model->layers[k].statistics;
-        struct statistic *s = &model->statistics[model->nstatistic];
-        const uint32_t channels = net->values[net->nodes[k].out].channels;
+    model->statistics = allocate((size_t)2 * net->nnode, sizeof *model->statistics);
+    model->measured = allocate(model->env.nstatistic, sizeof *model->measured);
+    model->running = allocate(model->env.nstatistic, sizeof *model->running);
+    for (uint32_t k = 0; k < net->nnode; k++)
+        for (unsigned var = 0; net->nodes[k].kind == NODE_NORM && var < 2; var++) {
+            struct statistic *s = &model->statistics[model->nstatistic++];
 
-        if (net->nodes[k].kind != NODE_NORM)
-            continue;
-        s[0] = (struct statistic){ .count = channels, .running = from->running_mean, .batch = from->mean };
-        s[1] = (struct statistic){ .count = channels, .running = from->running_variance, .batch = from->unbiased };
-        snprintf(s[0].name, sizeof s[0].name, "%s.running_mean", net->nodes[k].name);
-        snprintf(s[1].name, sizeof s[1].name, "%s.running_var", net->nodes[k].name);
-        model->nstatistic += 2;
-    }
+            *s = (struct statistic){ .count = net->values[net->nodes[k].out].channels,
+                                     .running = model->running + at,
+                                     .batch = model->measured + at };
+            snprintf(s->name, sizeof s->name, "%s.running_%s", net->nodes[k].name, var ? "var" : "mean");
+            fill(s->running, s->count, var ? 1 : 0);
+            at += s->count;
+        }
 }
 
 /* A layer's gradients become ready together, the last layer's first: the tensors in reverse. */
@@ -55,47 +68,38 @@ static void create_order(struct model *model)
 {
     const uint32_t n = model->network->ntensor;
 
-    model->order = layer_memory(n * sizeof *model->order);
+    model->order = allocate(n, sizeof *model->order);
     for (uint32_t k = 0; k < n; k++)
         model->order[k] = n - 1 - k;
 }
 
-static void create_images(struct model *model)
-{
-    const struct value *v = &model->network->values[0];
-    struct dnn *dnn = model->env.dnn;
-
-    model->images = dnn_reorder(dnn, dnn_images(dnn, model->options.batch, v->channels, v->height, v->width),
-                                model->env.layouts[0], false);
-}
-
 struct model *model_create(const struct model_options *options)
 {
+    const struct device_kind *kind = options->device == NULL ? &device_cpu : options->device;
     struct network *network = network_create(options->name, options->nclass, options->pixels);
     struct model *model;
 
     if (network == NULL)
         return NULL;
-    model = layer_memory(sizeof *model);
+    model = allocate(1, sizeof *model);
     model->options = *options;
     model->network = network;
-    model->env = (struct environment){ .dnn = dnn_create(options->precision, options->threads),
+    model->env = (struct environment){ .device = kind->create(options->precision, options->threads),
                                        .network = network,
                                        .precision = options->precision,
                                        .gradients = options->gradients,
-                                       .threads = options->threads == 0 ? 1 : options->threads,
                                        .batch = options->batch,
                                        .training = options->training,
                                        .sum = options->sum,
                                        .nsum = options->nsum,
                                        .context = options->context };
     create_layers(model);
-    create_images(model);
     create_statistics(model);
     create_order(model);
-    model->wires = layer_memory(network->nnode * sizeof *model->wires);
-    model->data = layer_memory(network->nvalue * sizeof *model->data);
-    model->labels = layer_memory(options->batch * sizeof *model->labels);
+    model->wires = allocate(network->nnode, sizeof *model->wires);
+    model->data = allocate(network->nvalue, sizeof *model->data);
+    model->labels = kind->alloc(model->env.device, options->batch * sizeof *model->labels);
+    model->logits = allocate((size_t)options->batch * options->nclass, sizeof *model->logits);
     model_plan(model);
     model_connect(model);
     return model;
@@ -107,17 +111,17 @@ void model_destroy(struct model *model)
         return;
     for (uint32_t k = 0; k < model->network->nnode; k++)
         layer_destroy(&model->layers[k]);
-    dnn_destroy(model->env.dnn);
+    model->env.device->kind->destroy(model->env.device);
     arena_finish(&model->arena);
     free(model->env.layouts);
-    free(model->env.scratch);
-    free(model->env.staging);
     free(model->layers);
     free(model->wires);
     free(model->data);
     free(model->statistics);
     free(model->order);
-    free(model->labels);
+    free(model->measured);
+    free(model->running);
+    free(model->logits);
     network_destroy(model->network);
     free(model);
 }
@@ -146,7 +150,7 @@ struct model_memory model_memory(const struct model *model)
 {
     return (struct model_memory){ .activations = model->arena.bytes,
                                   .weights = model->env.weights,
-                                  .workspaces = dnn_scratch(model->env.dnn) + model->env.staged };
+                                  .workspaces = model->env.device->scratch + model->env.staged };
 }
 
 const uint32_t *model_backward_order(const struct model *model)
@@ -180,12 +184,6 @@ static void fill_uniform(float *to, size_t n, double bound, uint64_t *state)
         to[k] = (float)(bound * (2 * random_part(state) - 1));
 }
 
-static void fill(float *to, size_t n, float value)
-{
-    for (size_t k = 0; k < n; k++)
-        to[k] = value;
-}
-
 static void initialise(const struct model *model, const struct node *node, uint64_t seed, bool zero_last,
                        float *const *masters)
 {
@@ -216,40 +214,65 @@ void model_initialise(struct model *model, uint64_t seed, bool zero_last, float 
 
 /* ---- Passes ---- */
 
+static const struct layer *last_layer(const struct model *model)
+{
+    return &model->layers[model->network->nnode - 1];
+}
+
 void model_refresh(struct model *model, const float *const *masters)
 {
-    dnn_begin(model->env.dnn);
+    model->env.device->kind->begin(model->env.device);
     for (uint32_t k = 0; k < model->network->nnode; k++)
         layer_refresh(&model->layers[k], masters);
 }
 
 static struct loss loss_of(const struct model *model)
 {
-    return (struct loss){ model->options.batch, model->options.nclass, model_logits(model), model->labels,
+    return (struct loss){ model->options.batch, model->options.nclass, last_layer(model)->out, model->labels,
                           model->smoothing };
+}
+
+/* Statistics are the caller's in host memory: all are copied at once. */
+static void read_statistics(struct model *model)
+{
+    struct device *device = model->env.device;
+
+    device->kind->copy_out(device, model->measured, model->env.measured,
+                           model->env.nstatistic * sizeof *model->measured);
+    for (uint32_t k = 0; k < model->network->nnode; k++)
+        layer_unbias(&model->layers[k], model->measured);
 }
 
 void model_forward(struct model *model, const float *images, const int32_t *labels, bool training, double smoothing,
                    struct model_result *result)
 {
+    struct device *device = model->env.device;
     struct loss loss;
 
     assert(!training || model->options.training);
-    dnn_begin(model->env.dnn);
+    device->kind->begin(device);
     model->mode = training ? MODE_TRAIN : MODE_EVALUATE;
     model->smoothing = smoothing;
-    memcpy(model->labels, labels, model->options.batch * sizeof *labels);
-    dnn_run(model->images, (void *[DNN_NARG]){ [DNN_SRC] = (void *)(uintptr_t)images, [DNN_DST] = model->layers[0].in },
-            model->env.scratch);
+    device->kind->copy_in(device, model->labels, labels, model->options.batch * sizeof *labels);
+    if (!training)
+        device->kind->copy_in(device, model->env.running, model->running,
+                              model->env.nstatistic * sizeof *model->running);
+    device->kind->run(model->images,
+                      (void *[NARG]){ [ARG_SRC] = (void *)(uintptr_t)images, [ARG_DST] = model->layers[0].in },
+                      model->env.scratch);
     for (uint32_t k = 0; k < model->network->nnode; k++)
         layer_forward(&model->layers[k], model->mode);
     loss = loss_of(model);
-    loss_forward(&loss, result);
+    device->kind->loss(device, &loss, result);
+    if (training)
+        read_statistics(model);
 }
 
 const float *model_logits(const struct model *model)
 {
-    return model->layers[model->network->nnode - 1].out;
+    model->env.device->kind->copy_out(model->env.device, model->logits, last_layer(model)->out,
+                                      (size_t)model->options.batch * model->options.nclass * sizeof *model->logits);
+    return model->logits;
 }
 
 void model_backward(struct model *model, double scale, void *const *gradients, bool accumulate,
@@ -259,8 +282,9 @@ void model_backward(struct model *model, double scale, void *const *gradients, b
     const struct loss loss = loss_of(model);
 
     assert(model->mode == MODE_TRAIN);
-    dnn_begin(model->env.dnn);
-    loss_backward(&loss, scale / model->options.batch, model->layers[nnode - 1].diff_out);
+    model->env.device->kind->begin(model->env.device);
+    model->env.device->kind->loss_back(model->env.device, &loss, scale / model->options.batch,
+                                       last_layer(model)->diff_out);
     for (uint32_t k = nnode; k-- > 0;) {
         const struct node *node = &model->network->nodes[k];
 
@@ -275,14 +299,15 @@ const char *model_first_nonfinite(const struct model *model)
 {
     const enum mode mode = model->mode == MODE_TRAIN ? MODE_AGAIN : MODE_EVALUATE;
 
-    dnn_begin(model->env.dnn);
-    if (!elements_finite(layer_elements(&model->env, 0), model->layers[0].in))
+    model->env.device->kind->begin(model->env.device);
+    if (!model->env.device->kind->finite(model->env.device, layer_elements(&model->env, 0), model->layers[0].in))
         return "images";
     for (uint32_t k = 0; k < model->network->nnode; k++) {
         struct layer *layer = &model->layers[k];
 
         layer_forward(layer, mode);
-        if (!elements_finite(layer_elements(&model->env, layer->node->out), layer->out))
+        if (!model->env.device->kind->finite(model->env.device, layer_elements(&model->env, layer->node->out),
+                                             layer->out))
             return layer->node->name;
     }
     return NULL;
@@ -290,21 +315,12 @@ const char *model_first_nonfinite(const struct model *model)
 
 /* ---- How fast ---- */
 
-bool model_has_bf16(void)
-{
-    return dnn_has_bf16();
-}
-
-bool model_bf16_fast(void)
-{
-    return dnn_bf16_fast();
-}
-
 void model_convolve(struct model *model)
 {
-    dnn_begin(model->env.dnn);
+    model->env.device->kind->begin(model->env.device);
     for (uint32_t k = 0; k < model->network->nnode; k++)
         layer_convolve(&model->layers[k]);
+    model->env.device->kind->synchronize(model->env.device);
 }
 
 size_t model_norm_bytes(const struct model *model)
@@ -313,6 +329,6 @@ size_t model_norm_bytes(const struct model *model)
 
     for (uint32_t k = 0; k < model->network->nnode; k++)
         if (model->network->nodes[k].kind == NODE_NORM)
-            bytes += dnn_bytes(model->env.layouts[model->network->nodes[k].in]);
+            bytes += model->env.layouts[model->network->nodes[k].in]->bytes;
     return bytes;
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Residual networks: one forward and one backward pass over one batch of images, on CPUs.
+ * Residual networks: one forward and one backward pass over one batch of images, on a device.
  *
- *     model.c      memory planned once, the two passes
- *     network.c    the table of networks, and their tensors
- *     layers.c     the layers, in terms of
- *     dnn.h        convolutions, batch norm, pooling, products: dnn.c is the only file that knows oneDNN
+ *     model.c        memory planned once, the two passes
+ *     network.c      the table of networks, and their tensors
+ *     layers.c       the layers, in terms of
+ *     device.h       what a device must do; device_cpu.c does it on CPUs
  *
  * Tensors have torchvision's names, shapes and order (conv1.weight, bn1.weight, bn1.bias, layer1.0.conv1.weight, ...).
- * Master weights and gradients are plain arrays in the caller's memory. model_refresh() derives from the masters what a
- * pass computes with. Without memory the functions end the program with a message.
+ * Master weights and gradients are plain arrays, which the caller allocates in memory that the device reads and writes
+ * (the CPU: any). Everything else that the caller gives or gets is in host memory. model_refresh() derives from the
+ * masters what a pass computes with. Without memory the functions end the program with a message.
  */
 #ifndef PLAIT_TRAIN_MODEL_H
 #define PLAIT_TRAIN_MODEL_H
@@ -18,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct device_kind;
 struct model;
 
 enum precision {
@@ -26,15 +28,16 @@ enum precision {
 };
 
 struct model_options {
-    const char *name; /* resnet20 (CIFAR form), resnet18, resnet34, resnet50, resnet101, resnet152 */
+    const struct device_kind *device; /* NULL: the CPU (device.h) */
+    const char *name;                 /* resnet20 (CIFAR form), resnet18, resnet34, resnet50, resnet101, resnet152 */
     uint32_t nclass;
     uint32_t pixels; /* of a side of an image */
     uint32_t batch;  /* images of a pass */
     enum precision precision;
     enum precision gradients; /* as model_backward() writes them; bf16: never accumulated */
-    unsigned threads;
-    bool training; /* false: evaluation only, without memory for the backward pass */
-    /* Synchronised batch norm: sums [n] floats over all ranks, in place. NULL: statistics are of this pass's images. */
+    unsigned threads;         /* of the host */
+    bool training;            /* false: evaluation only, without memory for the backward pass */
+    /* Synchronised batch norm: sums [n] floats (host) over all ranks, in place. NULL: statistics are of this pass. */
     void (*sum)(void *context, float *values, size_t n);
     uint32_t nsum; /* number of passes that sum() sums */
     void *context;
@@ -83,11 +86,11 @@ const uint32_t *model_backward_order(const struct model *model);
 /**
  * Set initial weights, the same on every rank for the same seed: convolutions as in He et al. 2015 (normal, fan out),
  * batch norms to 1 and 0, the classifier as torchvision. zero_last: the scale of each block's last batch norm starts at
- * 0 (Goyal et al. 2017). Statistics are 0 and 1.
+ * 0 (Goyal et al. 2017). Statistics are 0 and 1. masters: in host memory
  */
 void model_initialise(struct model *model, uint64_t seed, bool zero_last, float *const *masters);
 
-/** The master weights changed: derive what passes compute with. masters: [ntensor] */
+/** The master weights changed: derive what passes compute with. masters: [ntensor], the device's memory */
 void model_refresh(struct model *model, const float *const *masters);
 
 struct model_result {
@@ -107,21 +110,18 @@ struct model_result {
 void model_forward(struct model *model, const float *images, const int32_t *labels, bool training, double smoothing,
                    struct model_result *result);
 
-/** [batch][nclass] of the latest forward pass, fp32. */
+/** [batch][nclass] of the latest forward pass, fp32. Valid until the next call. */
 const float *model_logits(const struct model *model);
 
 /**
  * Backward pass after a training forward pass: gradients of (scale x mean loss of the batch).
  *
- * gradients  [ntensor] each in options.gradients; accumulate: added to what is there, else written
- * ready      called when a gradient is complete, in model_backward_order(); NULL: not called
+ * gradients  [ntensor] each in options.gradients, the device's memory; accumulate: added to what is there, else written
+ * ready      called when a gradient is complete, or the work that completes it has been given to the device, in
+ *            model_backward_order(); NULL: not called
  */
 void model_backward(struct model *model, double scale, void *const *gradients, bool accumulate,
                     void (*ready)(void *context, uint32_t tensor), void *context);
-
-/** Can bf16 be computed here? Without emulation, which has half the speed of fp32? */
-bool model_has_bf16(void);
-bool model_bf16_fast(void);
 
 /**
  * Run the convolutions alone, forward and backward, on what is in memory: a lower bound on a step's time. After a

@@ -18,11 +18,13 @@ struct model {
     struct wires *wires; /* [nnode] */
     uint32_t *data;      /* [nvalue] buffers */
     struct arena arena;
-    struct dnn_op *images; /* reorder from the caller's layout to that of the first layer */
+    struct device_op *images; /* reorder from the caller's layout to that of the first layer */
     struct statistic *statistics;
+    float *measured, *running; /* copies of the device's: env.measured, unbiased, and env.running */
     uint32_t nstatistic;
     uint32_t *order; /* of gradients */
-    int32_t *labels; /* of the latest forward pass */
+    int32_t *labels; /* of the latest forward pass; the device's memory */
+    float *logits;   /* a copy of the device's */
     double smoothing;
     enum mode mode; /* of the latest forward pass */
 };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "model_parts.h"
 
+#include "allocate.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -23,7 +25,7 @@ static bool in_place(const struct model *model, const struct node *node)
 
 static void wire_value(struct model *model, uint32_t value)
 {
-    model->data[value] = arena_add(&model->arena, dnn_bytes(model->env.layouts[value]));
+    model->data[value] = arena_add(&model->arena, model->env.layouts[value]->bytes);
 }
 
 static void wire_forward(struct model *model, uint32_t k)
@@ -64,7 +66,7 @@ struct backward_plan {   /* state while the backward pass is planned */
 
 static uint32_t gradient_add(struct model *model, struct backward_plan *back, uint32_t value)
 {
-    const uint32_t buffer = arena_add(&model->arena, dnn_bytes(model->env.layouts[value]));
+    const uint32_t buffer = arena_add(&model->arena, model->env.layouts[value]->bytes);
 
     back->holders[buffer] = 0;
     return buffer;
@@ -120,9 +122,10 @@ void model_plan(struct model *model)
 {
     const struct network *net = model->network;
     const uint32_t logits = net->nvalue - 1, end = 2 * net->nnode;
-    struct backward_plan back = { layer_memory(net->nvalue * sizeof *back.parts),
-                                  layer_memory((size_t)4 * net->nvalue * sizeof *back.holders) };
+    struct backward_plan back = { allocate(net->nvalue, sizeof *back.parts),
+                                  allocate((size_t)4 * net->nvalue, sizeof *back.holders) };
 
+    model->arena.device = model->env.device;
     wire_value(model, 0);
     for (uint32_t k = 0; k < net->nnode; k++)
         wire_forward(model, k);

@@ -2,7 +2,6 @@
 #include "network.h"
 
 #include "allocate.h"
-#include "dnn.h"
 #include "message.h"
 #include "value.h"
 
@@ -83,12 +82,17 @@ struct window {
     uint32_t kernel, stride, pad;
 };
 
+uint32_t network_pooled(uint32_t size, uint32_t kernel, uint32_t stride, uint32_t pad)
+{
+    return (size + 2 * pad - kernel) / stride + 1;
+}
+
 static struct node *windowed(struct network *net, enum node_kind kind, uint32_t in, uint32_t channels, struct window w,
                              const char *block, const char *part)
 {
     const struct value from = net->values[in];
-    const uint32_t out = value_add(net, channels, dnn_pooled(from.height, w.kernel, w.stride, w.pad),
-                                   dnn_pooled(from.width, w.kernel, w.stride, w.pad));
+    const uint32_t out = value_add(net, channels, network_pooled(from.height, w.kernel, w.stride, w.pad),
+                                   network_pooled(from.width, w.kernel, w.stride, w.pad));
     struct node *node = node_add(net, kind, in, out, block, part);
 
     node->kernel = w.kernel;

@@ -46,4 +46,7 @@ const char *const *network_names(void);
 struct network *network_create(const char *name, uint32_t nclass, uint32_t pixels);
 void network_destroy(struct network *network);
 
+/** Output pixels of a window of a convolution or pooling. */
+uint32_t network_pooled(uint32_t size, uint32_t kernel, uint32_t stride, uint32_t pad);
+
 #endif

@@ -116,7 +116,7 @@ static const char *worst_gradient(const struct run *r)
 
     for (uint32_t k = 0; k < r->ntensor; k++) {
         const struct tensor *tensor = model_tensor(r->model, order[k]);
-        if (!elements_finite((struct elements){ precision, 1, tensor->count }, r->gradient[order[k]]))
+        if (!elements_finite((struct elements){ precision, tensor->count }, r->gradient[order[k]]))
             return tensor->name;
     }
     return NULL;
@@ -366,7 +366,7 @@ static void describe(const struct run *r)
     progress_say(r->progress, "%s", memory);
     if (o->resume != NULL)
         progress_say(r->progress, "goes on from step %llu, %s", (unsigned long long)r->step, r->recalled.path);
-    if (o->precision == PRECISION_BF16 && !model_bf16_fast())
+    if (o->precision == PRECISION_BF16 && !device_cpu.bf16_fast())
         progress_say(r->progress, "this processor has no AVX512_BF16: bf16 is emulated, at half the speed of fp32; "
                                   "--precision fp32 is faster, and gradients still travel as bf16");
 }
@@ -378,7 +378,7 @@ static int run_training(struct options *o)
     struct place place;
     int ending = ENDING_GOOD;
 
-    if (o->precision == PRECISION_BF16 && !model_has_bf16())
+    if (o->precision == PRECISION_BF16 && !device_cpu.has_bf16())
         give_up(ENDING_USAGE,
                 "%s: bf16 needs AVX-512 in oneDNN, which this processor does not have; use --precision fp32 "
                 "without --amp (with --payload bf16 gradients still travel as bf16)",

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A device computes a network's passes in memory of its own. This page is all that layers.c and model.c know of it;
+ * device_cpu.c and dnn.c (oneDNN) implement it on CPUs.
+ *
+ * The host must not touch a device's memory: only the functions below do. Pointers are to the device's memory, unless a
+ * comment says "host". A device does its work in the order of the calls, but maybe later; a function that returns a
+ * result to the host waits for it. No function allocates memory but create(), alloc() and those that make a layout or
+ * an operation.
+ *
+ * A layout is how a tensor lies in memory. Activations and their gradients share the layout in which the device
+ * convolves fastest, so none is reordered between layers. Weights have the layout that each convolution wants, and are
+ * reordered from and to the caller's plain layout. An operation is made once and run often.
+ *
+ * What a device cannot do, for want of memory too, ends the program with a message.
+ *
+ * Thread: a device and what it made belong to one thread; several threads may have one each.
+ */
+#ifndef PLAIT_TRAIN_DEVICE_H
+#define PLAIT_TRAIN_DEVICE_H
+
+#include "model.h"
+
+#define NORM_EPSILON 1e-5 /* of batch norm, as in torchvision */
+
+/* ---- Layouts and operations ---- */
+
+enum device_order {
+    ORDER_FASTEST, /* of activations, as the device wants it */
+    ORDER_PLAIN    /* row-major */
+};
+
+enum device_arg { /* of an operation */
+                  ARG_SRC,
+                  ARG_DST,
+                  ARG_WEIGHTS,
+                  ARG_BIAS,
+                  ARG_MEAN,
+                  ARG_VARIANCE,
+                  ARG_SCALE,
+                  ARG_SHIFT,
+                  ARG_WORKSPACE, /* what the backward pass needs from the forward pass */
+                  ARG_DIFF_SRC,
+                  ARG_DIFF_DST,
+                  ARG_DIFF_WEIGHTS,
+                  ARG_DIFF_SCALE,
+                  ARG_DIFF_SHIFT,
+                  NARG
+};
+
+/* An implementation has more after these members. */
+struct device {
+    const struct device_kind *kind;
+    size_t scratch; /* bytes that operations need: the maximum over all made so far */
+};
+
+struct device_layout {
+    size_t bytes;
+};
+
+struct device_op {
+    struct device *device;
+    const struct device_layout *layouts[NARG]; /* of the arguments; NULL: it has no such argument */
+};
+
+struct device_convolution {
+    uint32_t n, in, out; /* channels */
+    uint32_t height, width, kernel, stride, pad;
+    bool images; /* input is the images: its layout is free, and it gets no gradient */
+};
+
+enum device_norm {
+    NORM_BATCH, /* batch statistics: MEAN and VARIANCE are results */
+    NORM_GIVEN, /* MEAN and VARIANCE are given, and constants in the backward pass */
+    NORM_ONLY   /* as GIVEN, without a backward pass */
+};
+
+struct device_pool {
+    uint32_t n, channels, height, width, kernel, stride, pad;
+    bool average; /* false: max pooling */
+};
+
+struct device_product { /* fp32: DST [rows][columns] = SRC [rows][inner] x WEIGHTS [inner][columns] */
+    uint32_t rows, inner, columns;
+    bool src_columns, weights_columns; /* lie as [inner][rows], [columns][inner] */
+    bool bias;                         /* + BIAS [columns] */
+    bool add;                          /* add to DST */
+};
+
+/* ---- What is no operation: element by element, and the loss ---- */
+
+struct elements { /* of two or three tensors with the same layout */
+    enum precision precision;
+    size_t n;
+};
+
+enum elementwise {
+    ELEMENTS_ADD,       /* a = a + b */
+    ELEMENTS_ADD_RELU,  /* a = max(a + b, 0) */
+    ELEMENTS_BACK_RELU, /* its backward pass: a = out > 0 ? a + b : 0; b NULL: as zeros */
+    NELEMENTWISE
+};
+
+struct device_sum { /* TO [columns] = or += the sums over the rows of FROM; of one row: a copy */
+    void *to;
+    enum precision type; /* of TO: bf16 is rounded to nearest even */
+    bool add;            /* fp32 only */
+    const float *from;   /* [rows][columns] */
+    size_t rows, columns;
+};
+
+struct loss { /* cross entropy of the softmax, with smoothed labels */
+    uint32_t n, nclass;
+    const float *logits;   /* [n][nclass] */
+    const int32_t *labels; /* [n] -1: no image */
+    double smoothing;
+};
+
+struct device_kind {
+    const char *name;
+
+    /* Can it compute in bf16? Without emulation, which has half the speed of fp32? */
+    bool (*has_bf16)(void);
+    bool (*bf16_fast)(void);
+
+    /* precision: of activations. threads: of the host, that an operation uses */
+    struct device *(*create)(enum precision precision, unsigned threads);
+    void (*destroy)(struct device *device);     /* and all its memory, layouts and operations; NULL is allowed */
+    void (*begin)(struct device *device);       /* a pass, on the calling thread */
+    void (*synchronize)(struct device *device); /* wait until all work is done */
+
+    /* Memory, zeroed and aligned for operations. Copies have been made when they return. */
+    void *(*alloc)(struct device *device, size_t bytes);
+    void (*copy_in)(struct device *device, void *to, const void *host, size_t bytes);
+    void (*copy_out)(struct device *device, void *host, const void *from, size_t bytes);
+
+    /* FASTEST: 4 dimensions: images, channels, height, width */
+    const struct device_layout *(*layout)(struct device *device, enum device_order order, enum precision type,
+                                          uint32_t ndim, const uint32_t *shape);
+
+    /* Operations: inputs -> results. Arguments that one does not have are ignored. scratch: device->scratch bytes */
+    void (*run)(struct device_op *op, void *const at[NARG], void *scratch);
+
+    /* SRC, WEIGHTS -> DST */
+    struct device_op *(*convolution)(struct device *device, const struct device_convolution *shape);
+    /* SRC, SCALE, SHIFT -> DST, WORKSPACE (with relu); SRC and DST may be the same with NORM_ONLY */
+    struct device_op *(*norm)(struct device *device, const struct device_layout *layout, enum device_norm norm,
+                              bool relu);
+    /* SRC -> DST, WORKSPACE (max pooling, training) */
+    struct device_op *(*pool)(struct device *device, const struct device_pool *shape, bool training);
+    /* SRC, WEIGHTS, BIAS -> DST */
+    struct device_op *(*product)(struct device *device, const struct device_product *shape);
+    /* SRC -> DST, from one layout and type to another. add: add to DST */
+    struct device_op *(*reorder)(struct device *device, const struct device_layout *from,
+                                 const struct device_layout *to, bool add);
+    /*
+     * The backward form of a convolution, norm or pooling. A layout that both have is one pointer.
+     *
+     * convolution  DIFF_DST, WEIGHTS -> DIFF_SRC, or SRC, DIFF_DST -> DIFF_WEIGHTS (fp32): as `result` says
+     * norm         SRC, MEAN, VARIANCE, SCALE, WORKSPACE, DIFF_DST -> DIFF_SRC, DIFF_SCALE, DIFF_SHIFT; in place too
+     * pooling      DIFF_DST, WORKSPACE -> DIFF_SRC
+     */
+    struct device_op *(*back)(const struct device_op *forward, enum device_arg result);
+    /* SRC (host: fp32 [n][height][width][channels] of this shape) -> DST */
+    struct device_op *(*images)(struct device *device, const uint32_t shape[4], const struct device_layout *to);
+
+    void (*elementwise)(struct device *device, enum elementwise what, struct elements e, void *a, const void *b,
+                        const void *out);
+    bool (*finite)(struct device *device, struct elements e, const void *a); /* are all elements? */
+    void (*sum)(struct device *device, const struct device_sum *sum);
+    /* result: host. gradient: [n][nclass] of (factor x the sum over the labelled images) */
+    void (*loss)(struct device *device, const struct loss *loss, struct model_result *result);
+    void (*loss_back)(struct device *device, const struct loss *loss, double factor, float *gradient);
+};
+
+extern const struct device_kind device_cpu;
+
+#endif

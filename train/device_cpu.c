@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* CPUs as a device, whose memory is the host's: operations by oneDNN (dnn.c), loops (elementwise.c, loss.c). */
+#include "dnn.h"
+#include "elementwise.h"
+#include "loss.h"
+
+#include "allocate.h"
+#include "program.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static void *cpu_alloc(struct device *device, size_t bytes)
+{
+    struct dnn *dnn = dnn_of(device);
+    struct dnn_block *block = allocate(1, sizeof *block);
+
+    *block = (struct dnn_block){ .bytes = bytes > 0 ? bytes : 1, .next = dnn->blocks };
+    block->memory = mmap(NULL, block->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block->memory == MAP_FAILED)
+        give_up(1, "no memory for %zu bytes of the model; use a smaller --micro", bytes);
+    madvise(block->memory, block->bytes, MADV_HUGEPAGE); /* fewer page faults, where the system allows huge pages */
+    dnn->blocks = block;
+    return block->memory;
+}
+
+static void cpu_destroy(struct device *device)
+{
+    struct dnn_block *next;
+
+    if (device == NULL)
+        return;
+    for (struct dnn_block *block = dnn_of(device)->blocks; block != NULL; block = next) {
+        next = block->next;
+        munmap(block->memory, block->bytes);
+        free(block);
+    }
+    dnn_destroy(device);
+}
+
+/* Work is done when a function returns. */
+static void cpu_synchronize(struct device *device)
+{
+    (void)device;
+}
+
+static void cpu_copy(struct device *device, void *to, const void *from, size_t bytes)
+{
+    (void)device;
+    memcpy(to, from, bytes);
+}
+
+static void cpu_elementwise(struct device *device, enum elementwise what, struct elements e, void *a, const void *b,
+                            const void *out)
+{
+    elements_run(what, e, dnn_of(device)->threads, a, b, out);
+}
+
+static bool cpu_finite(struct device *device, struct elements e, const void *a)
+{
+    (void)device;
+    return elements_finite(e, a);
+}
+
+const struct device_kind device_cpu = {
+    .name = "cpu",
+    .has_bf16 = dnn_has_bf16,
+    .bf16_fast = dnn_bf16_fast,
+    .create = dnn_create,
+    .destroy = cpu_destroy,
+    .begin = dnn_begin,
+    .synchronize = cpu_synchronize,
+    .alloc = cpu_alloc,
+    .copy_in = cpu_copy,
+    .copy_out = cpu_copy,
+    .layout = dnn_layout,
+    .run = dnn_run,
+    .convolution = dnn_convolution,
+    .norm = dnn_norm,
+    .pool = dnn_pool,
+    .product = dnn_product,
+    .reorder = dnn_reorder,
+    .back = dnn_back,
+    .images = dnn_images,
+    .elementwise = cpu_elementwise,
+    .finite = cpu_finite,
+    .sum = elements_sum,
+    .loss = loss_forward,
+    .loss_back = loss_backward,
+};
