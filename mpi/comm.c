@@ -35,14 +35,20 @@ static void progress_mpi(void)
         programs_idle();
 }
 
+static _Thread_local unsigned depth; /* the program's function may call MPI, whose call enters once more */
+
 void plait_mpi_enter(void)
 {
-    programs_idle = plait_idle_set(progress_mpi);
+    const plait_idle_function before = plait_idle_set(progress_mpi);
+
+    if (depth++ == 0)
+        programs_idle = before;
 }
 
 void plait_mpi_leave(void)
 {
-    plait_idle_set(programs_idle);
+    if (--depth == 0)
+        plait_idle_set(programs_idle);
 }
 
 /* ---- The list --------------------------------------------------------------------------------------------------- */

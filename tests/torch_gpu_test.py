@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import tempfile
+import threading
 import time
 import warnings
 from datetime import timedelta
@@ -207,7 +208,65 @@ def what_is_not_contiguous_is_packed():
         x = write(values(rank).reshape(3, 4))
         dist.all_reduce(x.t())
         equal(read(x), (values(0) + values(1)).reshape(3, 4))
+        dist.all_reduce(x.t(), async_op=True).wait()
+        equal(read(x), 2 * (values(0) + values(1)).reshape(3, 4))
     good(body)
+
+
+def memory_that_another_stream_uses_is_not_given_away():
+    """Of what the program does not wait for, whose tensors it may free."""
+    def body(rank):
+        x = write(values(rank))
+        dist.all_reduce(x)
+        assert not gpu.recorded
+        dist.all_reduce(x, async_op=True).wait()
+        assert [address for address, _ in gpu.recorded] == [x.data_ptr()]
+        assert gpu.recorded[0][1] != gpu.current_stream().cuda_stream
+    if not REAL:
+        good(body)
+
+
+def a_message_that_was_not_awaited_holds_up_nothing():
+    """It begins with the next collective, or never."""
+    def body(rank):
+        x = write(values(rank))
+        if rank == 0:
+            work = dist.isend(x, 1)
+            dist.barrier()
+            work.wait()
+        else:
+            dist.barrier()
+            dist.recv(x, 0)
+        equal(read(x), values(0))
+        dist.barrier()
+        if rank == 0:
+            begin = time.monotonic()
+            dist.isend(x, 1)
+            dist.group.WORLD.shutdown()
+            assert time.monotonic() - begin < ranks.LIMIT / 2
+    good(body)
+
+
+def two_threads_may_ask_for_one_work():
+    def body(rank):
+        x = write(values(rank))
+        work, errors = dist.isend(x, 1) if rank == 0 else dist.irecv(x, 0), []
+
+        def ask():
+            try:
+                while not work.is_completed():
+                    time.sleep(0.001)
+                work.wait()
+            except Exception as error:  # pylint: disable=broad-except
+                errors.append(error)
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not errors, errors
+        equal(read(x), values(0))
+    good(body, delay='20000')
 
 
 def a_barrier_is_also_one_of_what_is_on_streams():
@@ -313,7 +372,8 @@ sentences.run([
     a_future_has_the_result_in_the_order_of_streams, a_wait_with_a_timeout_lets_the_caller_wait,
     a_rank_may_send_before_it_receives, a_collective_may_pass_a_message_that_is_received_later,
     operations_between_start_and_end_of_coalescing_are_one_work, what_is_not_contiguous_is_packed,
-    a_barrier_is_also_one_of_what_is_on_streams, a_wait_tells_that_the_group_has_failed,
+    memory_that_another_stream_uses_is_not_given_away, a_message_that_was_not_awaited_holds_up_nothing,
+    two_threads_may_ask_for_one_work, a_barrier_is_also_one_of_what_is_on_streams, a_wait_tells_that_the_group_has_failed,
     fuse_takes_gradients_where_they_are, wrong_use_is_refused, a_rank_with_a_tensor_of_the_host_is_named,
     a_rank_that_dies_is_named_and_holds_no_stream,
 ])

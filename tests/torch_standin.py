@@ -18,6 +18,7 @@ from plait.torch import _fuse, _gpu, _tensors
 _driver = None
 _memory = []  # (begin, end, device) of what was allocated
 _current = threading.local()
+recorded = []  # (address, stream) of record_stream()
 
 
 def _ask(name, *arguments, device=0):
@@ -59,6 +60,9 @@ class Stream:
 
     def wait_stream(self, other):
         self.wait_event(other.record_event())
+
+    def query(self):
+        return _ask('cuStreamQuery', self.pointer) == 0
 
     def synchronize(self):
         _do('cuStreamSynchronize', self.pointer)
@@ -174,4 +178,4 @@ def begin():
     buffer = _tensors.Buffer
     buffer.store = _after_current_stream(buffer.store, lambda one: one._copied)
     buffer._copy = _after_current_stream(buffer._copy, lambda one: True)
-    torch.Tensor.record_stream = lambda self, on: None
+    torch.Tensor.record_stream = lambda self, on: recorded.append((self.data_ptr(), on.cuda_stream))

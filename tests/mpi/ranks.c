@@ -520,11 +520,15 @@ static void progress(void)
     free(big);
 }
 
-/* The program's own plait_idle_set(): the other ranks come when rank 0's has been called. */
+/* The program's own plait_idle_set(), which calls MPI: the other ranks come when rank 0's has been called. */
 static int awaited;
+static MPI_Request beside = MPI_REQUEST_NULL;
 
 static void idle(void)
 {
+    int done;
+
+    MPI_Test(&beside, &done, MPI_STATUS_IGNORE);
     for (int r = 1; awaited && r < nrank; r++)
         PMPI_Send(&awaited, 1, MPI_INT, r, 0, comm);
     awaited = 0;
@@ -535,10 +539,14 @@ static void idles(void)
     typedef void (*function)(void);
     void *const library = dlopen("libplait.so.0", RTLD_LAZY | RTLD_NOLOAD);
     function (*idle_set)(function) = NULL;
-    int one = 1, sum[2] = { 0 };
+    int one = 1, sum[3] = { 0 };
     MPI_Request request;
+    MPI_Comm copy;
 
     use(MPI_COMM_WORLD);
+    MPI_Comm_dup(comm, &copy);
+    MPI_Barrier(copy);
+    MPI_Iallreduce(&one, &sum[2], 1, MPI_INT, MPI_SUM, copy, &beside);
     if (library != NULL)
         *(void **)&idle_set = dlsym(library, "plait_idle_set");
     if (idle_set == NULL)
@@ -558,6 +566,10 @@ static void idles(void)
         if (sum[i] != nrank || idle_set(idle) != idle)
             fail("the sum, or the program's function is gone", sum[i], i);
     }
+    MPI_Wait(&beside, MPI_STATUS_IGNORE);
+    MPI_Comm_free(&copy);
+    if (sum[2] != nrank)
+        fail("the sum beside", sum[2], 0);
 }
 
 static void *work(void *arg)

@@ -74,25 +74,29 @@ class Gpu:
 
     def launch(self) -> None:
         """Begin what has not begun."""
-        if not self._later:
-            return
         with self._calls, contextlib.ExitStack() as handles:
-            works, self._later = self._later, []
-            error = None
+            works, self._later, error = self._later, [], None
             try:
-                with group():
-                    for work in works:
-                        work.begin(handles)
-            except Error as raised:
+                if works:
+                    with group():
+                        for work in works:
+                            work.begin(handles)
+            except BaseException as raised:
                 error = meant(raised)
-            for work in works:
-                work.has_begun(error)
+                if not isinstance(raised, Error):
+                    raise
+            finally:
+                for work in works:
+                    work.has_begun(error)
 
     def synchronize(self) -> None:
-        """Wait until the GPU has done what the program has called."""
-        self.launch()
+        """Wait until the GPU has done what has begun."""
         for stream in (self._own, cuda.current_stream(self.device)):
             stream.synchronize()
+
+    def has_ended(self) -> bool:
+        """Is nothing left of what the program has called?"""
+        return not self._later and all(s.query() for s in (self._own, cuda.current_stream(self.device)))
 
 
 class GpuWork(Shell):
@@ -163,6 +167,10 @@ class GpuWork(Shell):
     def is_completed(self) -> bool:
         self._gpu.launch()
         return self._error is not None or self._event.query()
+
+    def test(self) -> bool:
+        """As a request's, for the work of several."""
+        return self.is_completed()
 
     def is_success(self) -> bool:
         return self.is_completed() and self._error is None

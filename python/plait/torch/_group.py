@@ -92,6 +92,18 @@ def _goes_on(opts: Any) -> bool:
     return caller is None or caller.f_locals.get('async_op', True)
 
 
+class OnGpu:
+    """A group as batch_isend_irecv() sees it for tensors of GPUs: messages begin together, at the end of the batch."""
+
+    supports_coalescing = True
+
+    def __init__(self, group: ProcessGroup):
+        self._group = group
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._group, name)
+
+
 class ProcessGroup(dist.ProcessGroup):
     """Ranks that call collectives together, as torch.distributed makes it for the backend "plait".
 
@@ -168,8 +180,9 @@ class ProcessGroup(dist.ProcessGroup):
                 calls = [self._bound(part, deadline, op, rank) for part in parts]
                 gpu = self.gpu_of(name, (buffer.device for buffer in buffers))
                 if gpu is not None:
+                    on_gpu = gpu.run(name, calls, buffers, result, goes_on=goes_on, message=lane is not _COLLECTIVES)
                     self._sequence += lane is _COLLECTIVES
-                    return gpu.run(name, calls, buffers, result, goes_on=goes_on, message=lane is not _COLLECTIVES)
+                    return on_gpu
                 requests = [self._comm._begin(*call, Request) for call in calls]
             except Error as error:
                 raise meant(error) from None
@@ -406,8 +419,11 @@ class ProcessGroup(dist.ProcessGroup):
         """One work for all that began since start_coalescing()."""
         with self._calls:
             works, self._coalesced = self._coalesced or [], None
-            if not works and self._gpus:
-                return self._gpus[0].run('coalesced', [], [], None, goes_on=True)
+            if self._gpus:
+                on_gpu = self._gpus[0].run('coalesced', [], [], None, goes_on=True)
+                if not works:
+                    return on_gpu
+                works.append(on_gpu)
             return Work('coalesced', self._lane('coalesced'), works, [], [], None)
 
     def fusion(self, kind: Any, tensors: Any, options: Any) -> Any:
@@ -461,8 +477,8 @@ class ProcessGroup(dist.ProcessGroup):
     def _get_sequence_number_for_group(self) -> int:
         return self._sequence
 
-    def _get_backend(self, _device: Any) -> ProcessGroup:
-        return self
+    def _get_backend(self, device: Any) -> Any:
+        return OnGpu(self) if torch.device(device).type == 'cuda' else self
 
 
 # Names by which older and newer versions of PyTorch call the same operation.
@@ -472,6 +488,7 @@ for _name, _names in {
         'reduce_scatter_single_coalesced': ['reduce_scatter_tensor_coalesced'],
         'all_to_all_single': ['alltoall_base'], 'gather_single': ['gather_into_tensor'],
         'recv_anysource': ['recvAnysource'],
-        'start_coalescing': ['_start_coalescing'], 'end_coalescing': ['_end_coalescing']}.items():
+        '_get_backend': ['get_backend'], 'start_coalescing': ['_start_coalescing'],
+        'end_coalescing': ['_end_coalescing']}.items():
     for _other in _names:
         setattr(ProcessGroup, _other, getattr(ProcessGroup, _name))

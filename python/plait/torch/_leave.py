@@ -34,10 +34,10 @@ def _exception(pending: bool) -> Optional[str]:
     return None if error is None else f'{type(error).__name__}: {error}'
 
 
-def _end(pending: Set[Work]) -> bool:
+def _end(pending: Set[Work], gpus: List[Gpu]) -> bool:
     """Wait a moment for these; have all ended?"""
     until = time.monotonic() + _MOMENT
-    while any([not work.is_completed() for work in list(pending)]):
+    while not all([work.is_completed() for work in list(pending)] + [gpu.has_ended() for gpu in gpus]):
         if time.monotonic() > until:
             return False
         time.sleep(0.001)
@@ -50,10 +50,11 @@ def leave(comm: Comm, pending: Set[Work], lanes: Dict[Hashable, Lane], gpus: Lis
     What is pending gets a moment to end; it may wait for what no rank will do any more.
     """
     reason = _exception(bool(pending))
-    for gpu in gpus if reason is None else ():
-        gpu.launch()
-    if reason is None and not _end(pending):
-        reason = 'the group was destroyed before its operations had ended'
+    try:
+        if reason is None and not _end(pending, gpus):
+            reason = 'the group was destroyed before its operations had ended'
+    except RuntimeError as error:  # CUDA's
+        reason = str(error)
     if reason is not None:
         with contextlib.suppress(Error):
             abort(comm, hooks, reason)

@@ -74,7 +74,7 @@ def _factor(call: str, op: Any, dtype: torch.dtype) -> torch.Tensor:
         raise UnsupportedError(f'{call}: op is PREMUL_SUM, whose factor PyTorch {torch.__version__} does not show; '
                                'multiply the tensor and use SUM')
     real = torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype
-    return torch.as_tensor(state[1]).detach().reshape(-1)[:1].to(real)
+    return torch.as_tensor(state[1]).detach().reshape(-1)[:1].to('cpu', real)
 
 
 def device_of(tensor: torch.Tensor) -> torch.device:

@@ -17,7 +17,8 @@ from ._errors import TimeoutError, meant  # pylint: disable=redefined-builtin
 from ._tensors import Buffer
 
 NO_TIMEOUT = timedelta(0)  # PyTorch's
-# PyTorch 1.13's C++ holds only the C++ half of a work, whose wait() then needs this half.
+# The C++ of older PyTorch (1.13 is) holds only the C++ half of a work, whose wait() then needs this half.
+_HALVES = tuple(map(int, torch.__version__.split('.')[:2])) < (2, 6)
 _shells: Deque[Any] = collections.deque(maxlen=1024)
 _latest = threading.local()  # .shell: this thread's latest one, of which C++ may still get the future
 
@@ -72,8 +73,8 @@ def failed_future(error: BaseException) -> torch.futures.Future:
 
 
 class Shell(c10d.Work):
-    """A work that C++ may still use when nobody in Python has it any more. It lives on then, without its result when
-    the next one has come."""
+    """What works share. Where C++ may still use one that nobody in Python has, it lives on, without its result when the
+    next one has come."""
 
     def __init__(self, result: Any):
         super().__init__()
@@ -81,11 +82,12 @@ class Shell(c10d.Work):
         self._given: Optional[torch.futures.Future] = None
         self._future: Optional[torch.futures.Future] = None
 
-    def __del__(self, shells: Deque[Any] = _shells, latest: Any = _latest) -> None:
-        before, latest.shell = getattr(latest, 'shell', None), self
-        if before is not None:
-            before._result = before._given = before._future = None
-        shells.append(self)
+    if _HALVES:
+        def __del__(self, shells: Deque[Any] = _shells, latest: Any = _latest) -> None:
+            before, latest.shell = getattr(latest, 'shell', None), self
+            if before is not None:
+                before._result = before._given = before._future = None
+            shells.append(self)
 
     def result(self) -> Any:
         return self._result
