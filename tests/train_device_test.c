@@ -436,8 +436,10 @@ static void it_computes_in_bf16(void **state)
     struct model_options options = small;
 
     options.precision = options.gradients = PRECISION_BF16;
-    if (!device_cpu.has_bf16())
+    if (!device_cpu.has_bf16()) {
+        print_message("oneDNN needs AVX-512 for bf16\n");
         skip();
+    }
     check(&options, 2, 1);
 }
 
