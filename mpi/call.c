@@ -180,8 +180,8 @@ static enum plait_status run(const struct plait_mpi_call *c, const struct plait_
 }
 
 /*
- * The code of an error, whose handler is yet to be called. What fails on this rank alone leaves its comm as it was, and
- * this rank's later calls would be taken for the others' earlier ones: so the comm fails.
+ * The code of an error; the caller calls the handler. An error on this rank alone fails the comm: else the other ranks
+ * would take this rank's later calls for the one that failed.
  */
 static int code_of(const struct plait_mpi_call *c, const char *cause, bool alone)
 {

@@ -18,7 +18,7 @@ struct plait_mpi_buffer {
 };
 #define VECTOR -1
 
-/* What is of no use to a call is 0. */
+/* Members that a call does not use are 0. */
 struct plait_mpi_arguments {
     MPI_Comm comm;
     struct plait_mpi_buffer in, out;

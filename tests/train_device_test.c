@@ -44,7 +44,7 @@ static void *hide(void *memory, size_t bytes)
     return memory;
 }
 
-/* What a function is given is the device's: a host pointer fails here. NULL: nothing */
+/* A pointer that a function gets is the device's, or NULL: a pointer to host memory fails here. */
 static void access_memory(const void *memory, int access)
 {
     const char *at = memory;
@@ -194,7 +194,7 @@ static void loss_back(struct device *device, const struct loss *l, double factor
     access_all(PROT_NONE, l->logits, l->labels, gradient);
 }
 
-/* What makes layouts and operations accesses no memory, and is the CPU's. */
+/* Functions that make layouts and operations access no memory: they are the CPU's. */
 static void hiding_init(void)
 {
     memset(&hidden, 0, sizeof hidden);

@@ -12,7 +12,7 @@
  * convolves fastest, so none is reordered between layers. Weights have the layout that each convolution wants, and are
  * reordered from and to the caller's plain layout. An operation is made once and run often.
  *
- * What a device cannot do, for want of memory too, ends the program with a message.
+ * A device that cannot do something, or has no memory left, ends the program with a message.
  *
  * Thread: a device and what it made belong to one thread; several threads may have one each.
  */

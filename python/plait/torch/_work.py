@@ -73,8 +73,8 @@ def failed_future(error: BaseException) -> torch.futures.Future:
 
 
 class Shell(c10d.Work):
-    """What works share. Where C++ may still use one that nobody in Python has, it lives on, without its result when the
-    next one has come."""
+    """The base of works. A work of older PyTorch lives on when nobody in Python has it any more, as C++ may still use
+    it; it loses its result when the next one has come."""
 
     def __init__(self, result: Any):
         super().__init__()
