@@ -93,6 +93,7 @@ static struct plait_cuda_optim argument_of(const struct plait_model *m)
 {
     const struct plait_optim_options *o = m->options;
     struct plait_cuda_optim a = { .sums = m->sums,
+                                  .scale = o->scale,
                                   .momentum = o->momentum,
                                   .decay = o->decay,
                                   .eta = o->eta,

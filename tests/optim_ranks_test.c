@@ -193,6 +193,39 @@ static int one_nan(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* The same with a scale of the optimiser's on each rank. */
+static int one_nan_with_a_scale(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_optim_options o = options_of(*(enum plait_optim_method *)arg);
+    struct tensors *x = calloc(2, sizeof *x), *before = x + 1;
+    struct plait_loss_scale scale = { 1024, 2, 0.25, 64, 4096, 2, 0, 0 }, want = scale;
+    struct plait_optim_part parts[NTENSOR];
+    struct plait_optim *optim;
+
+    CHECK(x != NULL);
+    o.parts = parts;
+    o.npart = make_parts(x, rank, true, parts);
+    o.comm = *comm;
+    o.scale = &scale;
+    fill_weights(x);
+    CHECK(plait_optim_create(&o, &optim) == PLAIT_OK);
+    for (uint32_t step = 0; step < NSTEP; step++) {
+        const struct plait_optim_step s = step_of(step);
+        const bool bad = step == 2 || step == 3 || step == 8;
+        fill_gradients(x, step);
+        if (bad && rank == step % NRANK)
+            x->g[parts[0].tensor][counts[parts[0].tensor] * rank / NRANK] = NAN;
+        *before = *x;
+        CHECK(plait_optim_step(optim, &s, NULL) == PLAIT_OK);
+        CHECK((memcmp(before->w, x->w, sizeof x->w) == 0) == bad);
+        CHECK(plait_loss_scale_update(&want, !bad) == PLAIT_OK && memcmp(&want, &scale, sizeof scale) == 0);
+    }
+    CHECK(scale.skipped == 3);
+    plait_optim_destroy(optim);
+    free(x);
+    return 0;
+}
+
 /* What one rank's gradient and the factor make is too large for float32: no rank's weights change. */
 static int one_too_large(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -269,6 +302,7 @@ static void a_nan_on_one_rank_skips_the_step_on_all_and_halves_their_loss_scale(
     for (int method = 0; method < 2; method++) {
         enum plait_optim_method m = (enum plait_optim_method)method;
         run_both(NRANK, one_nan, &m);
+        run_both(NRANK, one_nan_with_a_scale, &m);
     }
 }
 
@@ -301,10 +335,41 @@ static int ranks_that_differ_are_told_and_nothing_is_changed(struct plait_comm *
     *before = *x;
     s.lr += rank;
     CHECK(plait_optim_step(optim, &s, NULL) == PLAIT_ERR_MISMATCH);
-    CHECK(strstr(plait_last_error(), "lr, factor or decay differ") != NULL);
+    CHECK(strstr(plait_last_error(), "lr, factor, decay or the loss scale differ") != NULL);
     CHECK(memcmp(before, x, sizeof *x) == 0);
     s = step_of(0);
     CHECK(plait_optim_step(optim, &s, NULL) == PLAIT_OK);
+    plait_optim_destroy(optim);
+    free(x);
+    return 0;
+}
+
+static int different_scales_are_named_and_change_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_optim_options o = options_of(PLAIT_OPTIM_SGD);
+    const struct plait_optim_step s = step_of(0);
+    struct tensors *x = calloc(2, sizeof *x), *before = x + 1;
+    struct plait_loss_scale scale = PLAIT_LOSS_SCALE_DYNAMIC, kept;
+    struct plait_optim_part parts[NTENSOR];
+    struct plait_optim *optim = NULL;
+
+    CHECK(x != NULL);
+    o.parts = parts;
+    o.npart = make_parts(x, rank, true, parts);
+    o.comm = *comm;
+    o.scale = rank == 1 ? NULL : &scale;
+    CHECK(plait_optim_create(&o, &optim) == PLAIT_ERR_MISMATCH && optim == NULL);
+    CHECK(strstr(plait_last_error(), "rank 0 has \"scale given\" where rank 1 has \"scale NULL\"") != NULL);
+    o.scale = &scale;
+    CHECK(plait_optim_create(&o, &optim) == PLAIT_OK);
+    fill_weights(x);
+    fill_gradients(x, 0);
+    *before = *x;
+    scale.scale = rank == 1 ? 32768 : 65536;
+    kept = scale;
+    CHECK(plait_optim_step(optim, &s, NULL) == PLAIT_ERR_MISMATCH);
+    CHECK(strstr(plait_last_error(), "the loss scale differ") != NULL);
+    CHECK(memcmp(before, x, sizeof *x) == 0 && memcmp(&kept, &scale, sizeof scale) == 0);
     plait_optim_destroy(optim);
     free(x);
     return 0;
@@ -415,6 +480,7 @@ int main(void)
         cmocka_unit_test(a_step_too_large_on_one_rank_is_skipped_on_all),
         cmocka_unit_test(a_nan_on_one_rank_skips_the_step_on_all_and_halves_their_loss_scale),
         test_of_both(ranks_that_differ_are_told_and_nothing_is_changed, NRANK),
+        test_of_both(different_scales_are_named_and_change_nothing, NRANK),
         test_of_both(a_group_refuses_what_ranks_do_together, NRANK),
         test_of_both(pieces_of_a_sharded_fusion_come_to_the_weights_of_the_whole, NRANK),
     };

@@ -35,6 +35,16 @@ def a_nan_skips_the_step_and_halves_the_loss_scale():
     assert not step.finite and (w == before).all() and scale.scale == 32768
 
 
+def an_optimiser_with_a_scale_divides_by_it_and_updates_it():
+    w, g = arrays()
+    scaled, scale = w.copy(), plait.LossScale(8, interval=1)
+    optim, other = plait.Optim([plait.Part(scaled, g)], scale=scale), plait.Optim([plait.Part(w, g)])
+    assert optim.step(0.5) == other.step(0.5, factor=1 / 8) and (scaled == w).all() and scale.scale == 16
+    g[5] = numpy.inf
+    assert not optim.step(0.5).finite and (scaled == w).all() and scale.scale == 8 and scale.skipped == 1
+    wrong(plait.ArgError, 'scale: growth is 0.5', lambda: plait.Optim([plait.Part(w, g)], scale=plait.LossScale(growth=0.5)))
+
+
 def schedules_are_functions_of_the_step():
     s = plait.Schedule(13, warmup=540, rule='polynomial', steps=780, power=2.2, end=0.0025)
     assert s(270) == 6.5 and s(540) == 13 and abs(s(2000) - 0.0325) < 1e-15
@@ -68,5 +78,6 @@ def shards_get_the_weights_of_the_whole():
 
 
 sentences.run([steps_follow_the_formula_of_lars_and_write_copies_and_momentum,
-               a_nan_skips_the_step_and_halves_the_loss_scale, schedules_are_functions_of_the_step, what_is_wrong_is_named,
+               a_nan_skips_the_step_and_halves_the_loss_scale,
+               an_optimiser_with_a_scale_divides_by_it_and_updates_it, schedules_are_functions_of_the_step, what_is_wrong_is_named,
                shards_get_the_weights_of_the_whole])

@@ -27,10 +27,10 @@ static void a_dynamic_loss_scale_grows_and_backs_off_within_its_limits(void **un
     assert_true(s.scale == 1);
     for (int i = 0; i < 2000 * 40; i++)
         assert_int_equal(plait_loss_scale_update(&s, 1), PLAIT_OK);
-    assert_true(s.scale == 16777216);
+    assert_true(s.scale == 16777216 && s.skipped == 41);
     for (int i = 0; i < 10; i++)
         assert_int_equal(plait_loss_scale_update(&fixed, i % 2), PLAIT_OK);
-    assert_true(fixed.scale == 128);
+    assert_true(fixed.scale == 128 && fixed.skipped == 5);
 }
 
 static void a_wrong_loss_scale_is_named(void **unused)

@@ -17,6 +17,7 @@
 
 #include <optim/bounds.h>
 #include <plait/coll.h>
+#include <plait/optim.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -237,13 +238,14 @@ enum {
  *                        sums [PLAIT_CUDA_NORMS + 2 ntensor] as float64; with TRUST
  *   plait_optim_update   masters, momenta and copies; nothing where result->finite is 0. Grid as the first
  *
- * call      the step's number, 18 bits. The update changes nothing if the sums at CALL and CALL_SQUARE show that ranks
- *           have different numbers, or if the result is not finite
+ * call      the step's number, 18 bits, with which the loss scale is mixed. The update changes nothing if the sums at
+ *           CALL and CALL_SQUARE show that ranks have different numbers, or if the result is not finite
  * bounds    of weights and momenta, kept from step to step (lib/optim/bounds.h); first infinite and 0
  * exact     form the squares of all weights and momenta, whatever the bounds are
  * known     gradient_squares are there already (of plait_unpack with the same pieces)
  * ranges    [ntensor] pieces are sorted by tensor
  * late      where the kernels read `step` instead, when they run; or NULL
+ * scale     the loss scale, which plait_optim_trust reads, and updates last, unless ranks differ; or NULL
  * The sums are formed in another order than the CPU's, so norms may differ in the last digits of a double; updates with
  * equal coefficients have equal bits.
  */
@@ -259,6 +261,7 @@ struct plait_cuda_optim {
     struct plait_cuda_update *updates; /* [npart] */
     struct plait_cuda_result *result;
     const struct plait_cuda_step *late;
+    struct plait_loss_scale *scale;
     struct plait_cuda_step step;
     double momentum; /* from here as plait_optim_options */
     double decay;

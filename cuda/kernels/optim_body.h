@@ -5,11 +5,24 @@
 
 #include "fuse_body.h"
 
-#include <plait/optim.h>
+#include <optim/scale.h>
 
 BODY struct plait_cuda_step plait_step_of(const struct plait_cuda_optim *a)
 {
     return a->late != NULL ? *a->late : a->step;
+}
+
+/* Until the scale is updated. */
+BODY double plait_factor_of(const struct plait_cuda_optim *a)
+{
+    const double factor = plait_step_of(a).factor;
+
+    return a->scale != NULL ? factor / a->scale->scale : factor;
+}
+
+BODY double plait_call_of(const struct plait_cuda_optim *a)
+{
+    return a->scale != NULL ? plait_optim_mix(a->call, a->scale->scale) : a->call;
 }
 
 BODY bool plait_has_trust(const struct plait_cuda_optim *a, const struct plait_cuda_part *p)
@@ -178,7 +191,7 @@ BODY double plait_weights_of(const struct plait_cuda_optim *a, uint32_t tensor)
 
 BODY double plait_gradients_of(const struct plait_cuda_optim *a, uint32_t tensor)
 {
-    return sqrt(a->sums[PLAIT_CUDA_NORMS + a->ntensor + tensor]) * plait_step_of(a).factor;
+    return sqrt(a->sums[PLAIT_CUDA_NORMS + a->ntensor + tensor]) * plait_factor_of(a);
 }
 
 BODY double plait_trust_of(const struct plait_cuda_optim *a, const struct plait_cuda_part *p)
@@ -198,11 +211,11 @@ BODY float plait_as_factor(double x)
 
 BODY void plait_make_updates(const struct plait_cuda_optim *a, uint32_t thread)
 {
-    const struct plait_cuda_step step = plait_step_of(a);
+    const double lr = plait_step_of(a).lr, factor = plait_factor_of(a);
 
     for (uint32_t k = thread; k < a->npart; k += PLAIT_CUDA_THREADS_TRUST) {
-        const double inside = plait_trust_of(a, &a->parts[k]) * (a->lr_in_momentum != 0 ? step.lr : 1);
-        a->updates[k].gradient = plait_as_factor(inside * step.factor);
+        const double inside = plait_trust_of(a, &a->parts[k]) * (a->lr_in_momentum != 0 ? lr : 1);
+        a->updates[k].gradient = plait_as_factor(inside * factor);
         a->updates[k].decay = plait_as_factor(inside * plait_decay_of(a, &a->parts[k]));
     }
 }
@@ -241,25 +254,26 @@ BODY void plait_add_verdict(const struct plait_cuda_optim *a, uint32_t phase, ui
     if (which != PLAIT_GRADIENTS) {
         plait_add_bounds(a, which, shared[0]);
     } else {
+        const double call = plait_call_of(a);
         a->sums[PLAIT_CUDA_VERDICT] = shared[0];
-        a->sums[PLAIT_CUDA_CALL] = a->call;
-        a->sums[PLAIT_CUDA_CALL_SQUARE] = a->call * a->call;
+        a->sums[PLAIT_CUDA_CALL] = call;
+        a->sums[PLAIT_CUDA_CALL_SQUARE] = call * call;
     }
 }
 
 /* Are all ranks at the same step? As in lib/optim/optim.c: if one is not, no rank finds its own number. */
 BODY bool plait_is_alike(const struct plait_cuda_optim *a)
 {
-    return a->sums[PLAIT_CUDA_CALL] == a->nrank * a->call &&
-           a->sums[PLAIT_CUDA_CALL_SQUARE] == a->nrank * (a->call * a->call);
+    const double call = plait_call_of(a);
+
+    return a->sums[PLAIT_CUDA_CALL] == a->nrank * call && a->sums[PLAIT_CUDA_CALL_SQUARE] == a->nrank * (call * call);
 }
 
 /* Like added_by() of lib/optim/optim.c, before lr: for all, and for a tensor. */
 BODY double plait_added_by_all(const struct plait_cuda_optim *a)
 {
-    const struct plait_cuda_step step = plait_step_of(a);
-
-    return sqrt(a->sums[PLAIT_CUDA_VERDICT]) * step.factor + a->decay * step.decay * sqrt(a->sums[PLAIT_CUDA_WEIGHTS]);
+    return sqrt(a->sums[PLAIT_CUDA_VERDICT]) * plait_factor_of(a) +
+           a->decay * plait_step_of(a).decay * sqrt(a->sums[PLAIT_CUDA_WEIGHTS]);
 }
 
 BODY double plait_added_by(const struct plait_cuda_optim *a, uint32_t tensor)
@@ -271,16 +285,28 @@ BODY double plait_added_by(const struct plait_cuda_optim *a, uint32_t tensor)
 }
 
 /* Like is_finite() of lib/optim/optim.c. */
-BODY bool plait_verdict(const struct plait_cuda_optim *a, double most)
+BODY bool plait_verdict(const struct plait_cuda_optim *a, bool alike, double most)
 {
     const struct plait_optim_rule rule = plait_rule_of(a);
     const struct plait_optim_bounds all = { sqrt(a->sums[PLAIT_CUDA_WEIGHTS]), sqrt(a->sums[PLAIT_CUDA_MOMENTA]) };
     const double added = most * (a->lr_in_momentum != 0 ? rule.lr : 1);
 
-    if (!plait_is_alike(a) || !plait_optim_fits(plait_optim_after(all, rule, added)))
+    if (!alike || !plait_optim_fits(plait_optim_after(all, rule, added)))
         return false;
     *a->bounds = plait_optim_after(*a->bounds, rule, added);
     return true;
+}
+
+/* One thread does this last, when no other reads the scale. */
+BODY void plait_conclude(const struct plait_cuda_optim *a, double most)
+{
+    const bool alike = plait_is_alike(a), finite = plait_verdict(a, alike, most);
+
+    a->result->finite = finite ? 1 : 0;
+    a->result->ndiffer += alike ? 0 : 1;
+    a->result->norm = sqrt(a->sums[PLAIT_CUDA_VERDICT]) * plait_factor_of(a);
+    if (a->scale != NULL && alike)
+        plait_optim_rescale(a->scale, finite);
 }
 
 BODY void plait_judge(const struct plait_cuda_optim *a, uint32_t step, uint32_t thread, double *shared)
@@ -292,11 +318,8 @@ BODY void plait_judge(const struct plait_cuda_optim *a, uint32_t step, uint32_t 
     plait_add_all(step, thread, own, shared);
     if (step == PLAIT_OWN)
         plait_make_updates(a, thread);
-    if (step == PLAIT_ALL && thread == 0) {
-        a->result->finite = plait_verdict(a, shared[0]) ? 1 : 0;
-        a->result->ndiffer += plait_is_alike(a) ? 0 : 1;
-        a->result->norm = sqrt(a->sums[PLAIT_CUDA_VERDICT]) * plait_step_of(a).factor;
-    }
+    if (step == PLAIT_ALL && thread == 0)
+        plait_conclude(a, shared[0]);
 }
 
 BODY void plait_optim_trust_body(const struct plait_cuda_optim *a, uint32_t phase, const struct plait_where *at,

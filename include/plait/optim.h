@@ -17,6 +17,9 @@
  *         plait_optim_step(optim, &step, &result);
  *         plait_loss_scale_update(&loss_scale, result.finite);
  *
+ * With options.scale a step divides by the scale and updates it. A caller on a GPU then need not wait for a result: its
+ * kernels multiply the loss by the scale that lies in the GPU's memory.
+ *
  * A step, for each weight w of a tensor, with its gradient g times `factor`, its momentum v, and lr, decay and momentum
  * as the options and the step say:
  *
@@ -54,8 +57,8 @@
  * GPUs:   with options.stream, which lives as long as the optimiser, all parts are memory of its GPU, aligned to their
  *         elements. A step is queued on the stream: it reads data that the stream has written, and later operations
  *         find the new weights. The call returns when the step is queued, but waits for the stream if a result is asked
- *         for. A captured graph keeps the step's numbers of the capture. The bits are those of the host unless norms
- *         differ in the last digits of a double.
+ *         for. A captured graph keeps the step's numbers of the capture, but reads and updates the loss scale whenever
+ *         it runs. The bits are those of the host unless norms differ in the last digits of a double.
  * Sharded (comm): each rank has parts of the tensors; one all-reduce of 2 ntensor + 5 doubles (SGD: 5) brings norms,
  * the verdict on infinities, and whether all ranks make the same step.
  */
@@ -69,6 +72,7 @@ extern "C" {
 #endif
 
 struct plait_optim;
+struct plait_loss_scale;
 
 enum plait_optim_method { PLAIT_OPTIM_SGD, PLAIT_OPTIM_LARS };
 
@@ -105,10 +109,19 @@ struct plait_optim_options {
     int check;               /* 1: check all gradients for infinities and NaNs; 0: only those whose norm is needed */
     struct plait_comm *comm; /* sharded; it must live as long as the optimiser. NULL: parts are whole tensors */
     struct plait_stream *stream; /* a CUDA stream, on all ranks or on none, see above. NULL: parts are host memory */
+    /*
+     * Each step divides `factor` by scale->scale, and then updates the scale with its own verdict, as
+     * plait_loss_scale_update(). The scale lies in the memory of the parts (with stream the GPU's), aligned to 8 bytes.
+     * It is set before plait_optim_create(), lives as long as the optimiser, and no other one uses it. The caller may
+     * read and write it between steps, with stream in the order of the stream. With comm it must be equal on all ranks.
+     * On a GPU its values are checked only by plait_optim_create(), unless the stream is being captured. NULL: none
+     */
+    struct plait_loss_scale *scale;
 };
-#define PLAIT_OPTIM_OPTIONS_DEFAULT                                                                                   \
-    {                                                                                                                 \
-        sizeof(struct plait_optim_options), NULL, 0, 0, PLAIT_OPTIM_LARS, 0.9, 0, 1, 5e-5, 1e-3, 0, -1, 1, NULL, NULL \
+#define PLAIT_OPTIM_OPTIONS_DEFAULT                                                                                    \
+    {                                                                                                                  \
+        sizeof(struct plait_optim_options), NULL, 0, 0, PLAIT_OPTIM_LARS, 0.9, 0, 1, 5e-5, 1e-3, 0, -1, 1, NULL, NULL, \
+            NULL                                                                                                       \
     }
 
 /**
@@ -119,8 +132,9 @@ struct plait_optim_options {
  * Order:   with comm collective
  * Thread:  one for an optimiser; with comm also as for plait_allreduce()
  * Errors:  PLAIT_ERR_ARG (with comm also: a group is open; memory that is not where options.stream says, named),
- *          PLAIT_ERR_NOMEM, PLAIT_ERR_CONFIG (PLAIT_ISA); with comm PLAIT_ERR_MISMATCH on every rank: names the option
- *          that differs, or the rank with wrong arguments and its error; those of plait_allgather()
+ *          PLAIT_ERR_NOMEM, PLAIT_ERR_CONFIG (PLAIT_ISA), PLAIT_ERR_SYSTEM (the driver); with comm PLAIT_ERR_MISMATCH
+ *          on every rank: names the option that differs, or the rank with wrong arguments and its error; those of
+ *          plait_allgather()
  * Cost:    4 bytes for every element, and 8 for every tensor
  */
 PLAIT_API enum plait_status plait_optim_create(const struct plait_optim_options *options, struct plait_optim **out);
@@ -142,7 +156,7 @@ PLAIT_API float *plait_optim_momentum(struct plait_optim *optim, uint32_t part);
 struct plait_optim_step {
     size_t size;   /* sizeof (struct plait_optim_step) */
     double lr;     /* 0 or more */
-    double factor; /* of gradients, applied first: 1 / loss scale, 1 / ranks. Above 0 */
+    double factor; /* of gradients, applied first: 1 / loss scale (without options.scale), 1 / ranks. Above 0 */
     double decay;  /* multiplies the options' decay, 0 or more */
     /*
      * [npart] sums of squares of each part's gradient before `factor`, if known (plait_piece.square, of a fusion with
@@ -161,7 +175,7 @@ struct plait_optim_result {
      * above); nothing was changed, on any rank
      */
     int finite;
-    double norm; /* of all checked gradients, times factor */
+    double norm; /* of all checked gradients, times factor, divided by the loss scale of options.scale */
 };
 
 /**
@@ -173,11 +187,12 @@ struct plait_optim_result {
  * Result: with comm the ranks have the same norms, bit for bit. A tensor that lies whole on one rank, and any tensor
  *         with SGD, gets the same bits as without comm. The norm of a tensor in parts is a sum of sums, which may
  *         differ from the whole's in the last digits of a double.
- * Errors: PLAIT_ERR_ARG (with comm also: a group is open; nothing was changed); with comm PLAIT_ERR_MISMATCH on every
- *         rank (lr, factor or decay differ; nothing was changed) and those of plait_allreduce(). On a GPU
- *         PLAIT_ERR_UNSUPPORTED (a result is asked for, and the stream is captured), PLAIT_ERR_SYSTEM (the driver; with
- *         comm it has failed). Without a result a later step reports a mismatch, when the mismatching step has
- *         completed. If the comm fails while a step is on the stream, the weights are lost
+ * Errors: PLAIT_ERR_ARG (on the host also: *options.scale is wrong, the member is named; with comm also: a group is
+ *         open; nothing was changed); with comm PLAIT_ERR_MISMATCH on every rank (lr, factor, decay or the loss scale
+ *         differ; nothing was changed) and those of plait_allreduce(). On a GPU PLAIT_ERR_UNSUPPORTED (a result is
+ *         asked for, and the stream is captured), PLAIT_ERR_SYSTEM (the driver; with comm it has failed). Without a
+ *         result a later step reports a mismatch, when the mismatching step has completed. If the comm fails while a
+ *         step is on the stream, weights and loss scale are lost
  * Cost:   reads gradient (twice, without squares), master (twice, for LARS) and momentum, writes master, momentum and
  *         copy
  */
@@ -186,7 +201,7 @@ PLAIT_API enum plait_status plait_optim_step(struct plait_optim *optim, const st
 
 /*
  * Loss scaling (Micikevicius et al. 2018): the loss is multiplied by `scale`, so that small gradients do not vanish in
- * 16 bits; the step's factor undoes it. The caller's memory; start from one of the two below.
+ * 16 bits; the step undoes it (options.scale), or its factor. The caller's memory; start from one of the two below.
  */
 struct plait_loss_scale {
     double scale;   /* now */
@@ -194,20 +209,22 @@ struct plait_loss_scale {
     double backoff; /* multiplies scale after a skipped step; above 0, at most 1 */
     double least;   /* scale stays between least and most; above 0 */
     double most;
-    uint32_t interval; /* 0: static, nothing changes */
+    uint32_t interval; /* 0: static, the scale does not change */
     uint32_t good;     /* finite steps since the last change */
+    uint64_t skipped;  /* steps that were not finite */
 };
-#define PLAIT_LOSS_SCALE_DYNAMIC            \
-    {                                       \
-        65536, 2, 0.5, 1, 16777216, 2000, 0 \
+#define PLAIT_LOSS_SCALE_DYNAMIC               \
+    {                                          \
+        65536, 2, 0.5, 1, 16777216, 2000, 0, 0 \
     }
-#define PLAIT_LOSS_SCALE_STATIC(scale)        \
-    {                                         \
-        (scale), 1, 1, (scale), (scale), 0, 0 \
+#define PLAIT_LOSS_SCALE_STATIC(scale)           \
+    {                                            \
+        (scale), 1, 1, (scale), (scale), 0, 0, 0 \
     }
 
 /**
- * Call after a step: the scale grows or backs off. Ranks that pass the step's result.finite keep the same scale.
+ * Call after a step without options.scale: the scale grows or backs off. Ranks that pass the step's result.finite keep
+ * the same scale.
  *
  * Thread: one for a scale
  * Errors: PLAIT_ERR_ARG (names the member); nothing was changed

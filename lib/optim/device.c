@@ -8,6 +8,33 @@
 #include <plait/coll.h>
 #include <plait/memory.h>
 
+/* Read the loss scale in the order of the stream, by pinned memory. While it is captured a stream executes nothing. */
+static enum plait_status check_scale(const struct plait_optim *o)
+{
+    const struct plait_device_plugin *p = plait_device_used();
+    struct plait_copy copy = { .from = o->options.scale, .bytes = sizeof *o->options.scale };
+    uint64_t capture = 0;
+    void *seen = NULL;
+
+    const char *why = p->capturing(o->queue, &capture);
+    if (why == NULL && capture != 0)
+        return PLAIT_OK;
+    enum plait_status status = plait_device_result("plait_optim_create: scale", why);
+    if (status == PLAIT_OK)
+        status = plait_mem_alloc_as(PLAIT_MEMORY_PINNED, sizeof *o->options.scale, &seen);
+    if (status != PLAIT_OK)
+        return status;
+    copy.to = seen;
+    why = p->copies(o->queue, &copy, 1);
+    if (why == NULL)
+        why = p->drain(o->queue);
+    status = plait_device_result("plait_optim_create: scale", why);
+    if (status == PLAIT_OK)
+        status = plait_optim_check_scale("plait_optim_create: scale", seen);
+    plait_mem_free(seen);
+    return status;
+}
+
 /* The kernels need room for the norms of all tensors, with SGD too. */
 enum plait_status plait_optim_device_make(struct plait_optim *o, size_t weights)
 {
@@ -27,7 +54,8 @@ enum plait_status plait_optim_device_make(struct plait_optim *o, size_t weights)
         return status;
     const struct plait_model model = { &o->options, o->momentum, o->at, o->sums };
     const char *why = plait_device_used()->make_stepper(device, &model, &o->stepper);
-    return plait_device_result("an optimiser cannot use its GPU", why);
+    status = plait_device_result("an optimiser cannot use its GPU", why);
+    return status == PLAIT_OK && o->options.scale != NULL ? check_scale(o) : status;
 }
 
 /* After a failure other ranks may still read the sums: the comm frees them when no rank does. */
@@ -83,9 +111,10 @@ static enum plait_status take_results(struct plait_optim *o, struct plait_optim_
     o->ndiffer = plait_device_used()->stepped(o->stepper, result);
     if (o->ndiffer == before)
         return PLAIT_OK;
-    return plait_fail(PLAIT_ERR_MISMATCH,
-                      "plait_optim_step: lr, factor or decay differed between ranks; past steps without effect: %u",
-                      o->ndiffer - before);
+    return plait_fail(
+        PLAIT_ERR_MISMATCH,
+        "plait_optim_step: lr, factor, decay or the loss scale differed between ranks; past steps without effect: %u",
+        o->ndiffer - before);
 }
 
 /* A failure releases waiting streams without valid sums. This rank's failure detector may not have seen it yet. */

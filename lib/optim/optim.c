@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "call/object.h"
 #include "fusion/pass.h"
+#include "scale.h"
 
 #include <plait/coll.h>
 
@@ -232,8 +233,9 @@ static enum plait_status meet(struct plait_optim *o, const struct plait_optim_st
         return PLAIT_OK;
     return plait_fail(
         PLAIT_ERR_MISMATCH,
-        "plait_optim_step: lr, factor or decay differ between ranks; here they are %.17g, %.17g and %.17g", s->lr,
-        s->factor, s->decay);
+        "plait_optim_step: lr, factor, decay or the loss scale differ between ranks; here lr is %.17g, factor (divided "
+        "by the scale) %.17g, decay %.17g",
+        s->lr, s->factor, s->decay);
 }
 
 static double trust_of(const struct plait_optim_options *x, double w, double g, double decay)
@@ -341,6 +343,33 @@ static void update_part(const struct plait_optim *o, uint32_t k, const struct pl
     }
 }
 
+static struct plait_optim_step descaled(const struct plait_optim *o, struct plait_optim_step s)
+{
+    if (o->options.scale != NULL)
+        s.factor /= o->options.scale->scale;
+    return s;
+}
+
+static enum plait_status step_on_host(struct plait_optim *o, const struct plait_optim_step *s,
+                                      struct plait_optim_result *result)
+{
+    enum plait_status status = PLAIT_OK;
+
+    add_squares(o, s);
+    if (o->options.comm != NULL)
+        status = meet(o, s);
+    if (status != PLAIT_OK)
+        return status;
+    const bool finite = is_finite(o, s);
+    for (uint32_t k = 0; finite && k < o->options.npart; k++)
+        update_part(o, k, s);
+    if (o->options.scale != NULL)
+        plait_optim_rescale(o->options.scale, finite);
+    if (result != NULL)
+        *result = (struct plait_optim_result){ finite, sqrt(o->sums[VERDICT]) * s->factor };
+    return PLAIT_OK;
+}
+
 enum plait_status plait_optim_step(struct plait_optim *o, const struct plait_optim_step *s,
                                    struct plait_optim_result *result)
 {
@@ -353,16 +382,8 @@ enum plait_status plait_optim_step(struct plait_optim *o, const struct plait_opt
     if (o->queue != NULL)
         return plait_optim_device_step(o, s, result);
     const uint32_t environment = plait_fpenv_enter();
-    add_squares(o, s);
-    if (o->options.comm != NULL)
-        status = meet(o, s);
-    if (status == PLAIT_OK) {
-        const bool finite = is_finite(o, s);
-        for (uint32_t k = 0; finite && k < o->options.npart; k++)
-            update_part(o, k, s);
-        if (result != NULL)
-            *result = (struct plait_optim_result){ finite, sqrt(o->sums[VERDICT]) * s->factor };
-    }
+    const struct plait_optim_step scaled = descaled(o, *s);
+    status = step_on_host(o, &scaled, result);
     plait_fpenv_leave(environment);
     return status;
 }

@@ -53,6 +53,9 @@ struct plait_optim {
 enum plait_status plait_optim_check_options(const struct plait_optim_options *o);
 enum plait_status plait_optim_check_step(const struct plait_optim *optim, const struct plait_optim_step *s);
 
+/* `call` begins the text of an error, which names the wrong member. */
+enum plait_status plait_optim_check_scale(const char *call, const struct plait_loss_scale *scale);
+
 /* An 18-bit hash of lr, factor, decay and the step's number: sums of hashes and of their squares are exact. */
 double plait_optim_call(struct plait_optim *o, const struct plait_optim_step *s);
 

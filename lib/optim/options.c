@@ -97,6 +97,19 @@ static enum plait_status check_apart(const struct plait_optim_options *o)
                             pair[0], (void *)o->parts[pair[0]].master, pair[1], (void *)o->parts[pair[1]].master);
 }
 
+/* On a GPU its values are checked in device.c. */
+static enum plait_status check_scale(const struct plait_optim_options *o, const struct plait_queue *queue)
+{
+    enum plait_status status = PLAIT_OK;
+
+    if (o->scale == NULL)
+        return PLAIT_OK;
+    if (atomic_load(&plait_other_spaces))
+        status = plait_device_fits("plait_optim_create: scale", o->scale, sizeof o->scale->scale, queue);
+    return status == PLAIT_OK && queue == NULL ? plait_optim_check_scale("plait_optim_create: scale", o->scale)
+                                               : status;
+}
+
 static enum plait_status check_numbers(const struct plait_optim_options *o)
 {
     const bool lars = o->method == PLAIT_OPTIM_LARS;
@@ -127,6 +140,8 @@ enum plait_status plait_optim_check_options(const struct plait_optim_options *o)
         status = check_part(o, queue, k);
     if (status == PLAIT_OK)
         status = check_apart(o);
+    if (status == PLAIT_OK)
+        status = check_scale(o, queue);
     return status == PLAIT_OK ? check_flags(o) : status;
 }
 
@@ -150,7 +165,9 @@ enum plait_status plait_optim_check_step(const struct plait_optim *optim, const 
         if (s->squares[k] < 0)
             return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: squares[%u] is %g; a sum of squares is not below 0", k,
                               s->squares[k]);
-    return PLAIT_OK;
+    return optim->options.scale != NULL && optim->queue == NULL
+               ? plait_optim_check_scale("plait_optim_step: options.scale", optim->options.scale)
+               : PLAIT_OK;
 }
 
 /* Options with the same meaning get the same text. */
@@ -169,5 +186,6 @@ void plait_optim_describe(const void *options, struct plait_text *t)
     plait_text_add_real(t, "eps", lars ? o->eps : 0);
     plait_text_add_real(t, "norm_decay", !lars ? 0 : o->norm_decay < 0 ? -1 : o->norm_decay);
     plait_text_add(t, "check %d\n", o->check != 0);
+    plait_text_add(t, "scale %s\n", o->scale != NULL ? "given" : "NULL");
     plait_text_add(t, "memory %s\n", o->stream != NULL ? "a GPU's" : "the host's");
 }

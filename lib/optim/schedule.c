@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Numbers that change from step to step: the learning rate and the loss scale. */
-#include <plait/optim.h>
+#include "optim.h"
 
 #include "base/status.h"
 #include "call/object.h"
+#include "scale.h"
 
 #include <math.h>
 
@@ -66,10 +67,8 @@ double plait_schedule_at(const struct plait_schedule *s, double step)
 
 /* ---- Loss scale -------------------------------------------------------------------------------------------- */
 
-static enum plait_status check_scale(const struct plait_loss_scale *s)
+enum plait_status plait_optim_check_scale(const char *call, const struct plait_loss_scale *s)
 {
-    if (s == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_loss_scale_update: scale is NULL");
     const struct plait_number all[] = {
         { "least", "above 0", s->least, s->least > 0 },
         { "most", "least or more, and finite", s->most, s->most >= s->least && isfinite(s->most) },
@@ -77,21 +76,15 @@ static enum plait_status check_scale(const struct plait_loss_scale *s)
         { "growth", "1 or more, and finite", s->growth, s->growth >= 1 && isfinite(s->growth) },
         { "backoff", "above 0 and at most 1", s->backoff, s->backoff > 0 && s->backoff <= 1 },
     };
-    return plait_check_numbers("plait_loss_scale_update", all, sizeof all / sizeof *all);
+    return plait_check_numbers(call, all, sizeof all / sizeof *all);
 }
 
 enum plait_status plait_loss_scale_update(struct plait_loss_scale *s, int finite)
 {
-    const enum plait_status status = check_scale(s);
-
-    if (status != PLAIT_OK || s->interval == 0)
-        return status;
-    if (!finite) {
-        s->scale = fmax(s->scale * s->backoff, s->least);
-        s->good = 0;
-    } else if (++s->good >= s->interval) {
-        s->scale = fmin(s->scale * s->growth, s->most);
-        s->good = 0;
-    }
-    return PLAIT_OK;
+    if (s == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_loss_scale_update: scale is NULL");
+    const enum plait_status status = plait_optim_check_scale("plait_loss_scale_update", s);
+    if (status == PLAIT_OK)
+        plait_optim_rescale(s, finite != 0);
+    return status;
 }

@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    13 /* changes with the declarations below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    14 /* changes with the declarations below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
 struct plait_location { /* of memory */

@@ -131,11 +131,16 @@ class OptimPart(Structure):
                 ('master', c_void_p), ('copy', c_void_p), ('copy_type', c_int), ('flags', c_uint)]
 
 
+class LossScaleStruct(Structure):
+    _fields_ = [('scale', c_double), ('growth', c_double), ('backoff', c_double), ('least', c_double),
+                ('most', c_double), ('interval', c_uint32), ('good', c_uint32), ('skipped', c_uint64)]
+
+
 class OptimOptions(Structure):
     _fields_ = [('size', c_size_t), ('parts', POINTER(OptimPart)), ('npart', c_uint32), ('ntensor', c_uint32),
                 ('method', c_int), ('momentum', c_double), ('nesterov', c_int), ('lr_in_momentum', c_int),
                 ('decay', c_double), ('eta', c_double), ('eps', c_double), ('norm_decay', c_double), ('check', c_int),
-                ('comm', POINTER(CommHandle)), ('stream', POINTER(StreamHandle))]
+                ('comm', POINTER(CommHandle)), ('stream', POINTER(StreamHandle)), ('scale', POINTER(LossScaleStruct))]
 
 
 class OptimStep(Structure):
@@ -144,11 +149,6 @@ class OptimStep(Structure):
 
 class OptimResult(Structure):
     _fields_ = [('finite', c_int), ('norm', c_double)]
-
-
-class LossScaleStruct(Structure):
-    _fields_ = [('scale', c_double), ('growth', c_double), ('backoff', c_double), ('least', c_double),
-                ('most', c_double), ('interval', c_uint32), ('good', c_uint32)]
 
 
 class ScheduleStruct(Structure):

@@ -54,11 +54,12 @@ class Optim:
     ntensor     with comm: of all ranks; else as many as parts
     norm_decay  None: as decay
     comm        sharded: norms are of the parts of all ranks, and every rank calls step()
+    scale       a LossScale: step() divides factor by it, then updates it
     """
 
     def __init__(self, parts, method='lars', momentum=0.9, nesterov=False, lr_in_momentum=True, decay=5e-5, eta=1e-3,
-                 eps=0.0, norm_decay=None, check=True, comm=None, ntensor=None):
-        self._parts, self._comm = list(parts), comm
+                 eps=0.0, norm_decay=None, check=True, comm=None, ntensor=None, scale=None):
+        self._parts, self._comm, self._scale = list(parts), comm, scale
         structs = (OptimPart * max(1, len(self._parts)))()
         for k, part in enumerate(self._parts):
             if not isinstance(part, Part):
@@ -69,7 +70,8 @@ class Optim:
         options = OptimOptions(
             ctypes.sizeof(OptimOptions), structs, len(self._parts), len(self._parts) if ntensor is None else ntensor,
             _named('Optim: method', OPTIM_METHODS, method), momentum, nesterov, lr_in_momentum, decay, eta, eps,
-            -1 if norm_decay is None else norm_decay, check, None if comm is None else comm._handle)
+            -1 if norm_decay is None else norm_decay, check, None if comm is None else comm._handle, None,
+            None if scale is None else ctypes.pointer(scale._struct))
         self._free, self._handle = lib.plait_optim_destroy, ctypes.POINTER(OptimHandle)()
         lib.plait_optim_create(ctypes.byref(options), ctypes.byref(self._handle))
 
@@ -101,14 +103,19 @@ class LossScale:
     """`scale` multiplies the loss; update() raises or lowers it. interval 0: constant."""
 
     def __init__(self, scale=65536.0, growth=2.0, backoff=0.5, least=1.0, most=16777216.0, interval=2000):
-        self._struct = LossScaleStruct(scale, growth, backoff, least, most, interval, 0)
+        self._struct = LossScaleStruct(scale, growth, backoff, least, most, interval, 0, 0)
 
     @property
     def scale(self):
         return self._struct.scale
 
+    @property
+    def skipped(self):
+        """Steps that were not finite."""
+        return self._struct.skipped
+
     def update(self, finite):
-        """After a step: step.finite."""
+        """After a step of an Optim without this scale: step.finite."""
         lib.plait_loss_scale_update(ctypes.byref(self._struct), finite)
 
 

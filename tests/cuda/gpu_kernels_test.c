@@ -348,6 +348,7 @@ static void build_optim(char *base, void *argument)
     struct plait_cuda_range *ranges = (void *)(pieces + MOST_PIECES);
     struct plait_cuda_piece *end = pieces;
     struct plait_optim_bounds *bounds = (void *)(ranges + TENSORS);
+    struct plait_loss_scale *scale = (void *)(bounds + 1);
     const size_t n = all_elements(), after = (12 * n + 63) / 64 * 64;
     size_t at = 0;
 
@@ -373,12 +374,14 @@ static void build_optim(char *base, void *argument)
         .sums = (void *)(base + after + sizeof(double) * 2 * MOST_PIECES),
         .updates = (void *)(base + after + sizeof(double) * 3 * MOST_PIECES),
         .result = (void *)(base + after + sizeof(double) * 4 * MOST_PIECES),
-        .step = { .lr = 0.1, .factor = 1, .decay = 1e-4 },
+        .scale = (void *)(base + ((char *)scale - room.host)),
+        .step = { .lr = 0.1, .factor = 4, .decay = 1e-4 },
         .momentum = 0.9,
         .decay = 1e-4,
         .eta = 0.001,
         .eps = 1e-9,
         .norm_decay = -1,
+        .nrank = 1,
         .lars = 1,
         .what = PLAIT_CUDA_ADD | PLAIT_CUDA_TRUST,
         .npart = TENSORS,
@@ -387,6 +390,7 @@ static void build_optim(char *base, void *argument)
     };
     assert_true(a.npiece <= MOST_PIECES);
     *bounds = (struct plait_optim_bounds){ INFINITY, 0 }; /* weights and momenta are read */
+    *scale = (struct plait_loss_scale){ 4, 2, 0.5, 1, 64, 1, 0, 0 };
     memcpy(argument, &a, sizeof a);
 }
 

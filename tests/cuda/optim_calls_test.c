@@ -25,7 +25,7 @@
 #define LATE  60.0 /* seconds: far above a loaded machine's delays, below the deadline */
 #define FAULT 999  /* CUDA_ERROR_UNKNOWN */
 
-enum { NTENSOR = 3, MOST = 300, NSTEP = 2, AREA = NTENSOR * MOST * sizeof(float) };
+enum { NTENSOR = 3, MOST = 300, NSTEP = 2, AREA = NTENSOR * MOST * sizeof(float), ROOM = AREA + 64 };
 static const size_t counts[NTENSOR] = { 5, MOST, 64 };
 
 static unsigned every(void)
@@ -53,7 +53,7 @@ struct scene { /* shared by the test and its ranks */
 
 struct trainer {
     struct device_rank
-        d; /* gradients lie in buckets; masters in d.out, weights of ranks that are not sharded in d.in */
+        d; /* gradients lie in buckets; masters in d.out, the loss scale behind them, weights of ranks that are not sharded in d.in */
     struct plait_fusion *fusion;
     struct plait_optim *optim;
     float weights[NTENSOR][MOST]; /* that are right in the end */
@@ -133,6 +133,7 @@ static enum plait_status make(struct trainer *x, struct plait_comm *comm, bool s
     o.npart = plait_fusion_npiece(x->fusion);
     o.parts = parts;
     o.comm = sharded ? comm : NULL;
+    o.scale = (void *)(x->d.out + AREA);
     for (uint32_t k = 0; k < o.npart; k++) {
         plait_fusion_piece(x->fusion, k, &piece);
         const size_t at = (piece.tensor * MOST + piece.start) * sizeof(float);
@@ -241,11 +242,13 @@ static int new_comm(struct scene *s, uint32_t rank, struct plait_comm **comm)
 static int reset(struct trainer *x, uint32_t rank)
 {
     static const float zeros[NTENSOR * MOST];
+    static const struct plait_loss_scale scale = PLAIT_LOSS_SCALE_STATIC(1);
 
     for (uint32_t t = 0; t < NTENSOR; t++)
         for (size_t i = 0; i < counts[t]; i++)
             ((float *)(void *)x->d.host)[t * MOST + i] = gradient(t, i);
-    CHECK(device_write(&x->d, x->d.out, zeros, sizeof zeros) && device.stream_synchronize(x->d.cuda) == 0);
+    CHECK(device_write(&x->d, x->d.out, zeros, sizeof zeros) &&
+          device_write(&x->d, x->d.out + AREA, &scale, sizeof scale) && device.stream_synchronize(x->d.cuda) == 0);
     return 0;
 }
 
@@ -334,7 +337,7 @@ static int run_rank(struct plait_comm **comm, uint32_t rank, void *scene)
     struct trainer x = { .fusion = NULL };
     int how;
 
-    if (!device_begin(&x.d, AREA) || !train_on_host(&x))
+    if (!device_begin(&x.d, ROOM) || !train_on_host(&x))
         _exit(1); /* with the threads that wait for it */
     if (round_of(s, &x, rank, 0, true) > 0 || round_of(s, &x, rank, 0, false) > 0)
         _exit(1);

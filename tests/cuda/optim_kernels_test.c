@@ -29,6 +29,7 @@ struct model {
     double sums[PLAIT_CUDA_NORMS + 2 * PARTS];
     struct plait_cuda_result result;
     struct plait_cuda_step step;
+    struct plait_loss_scale scale;
     struct plait_cuda_optim a;
     struct plait_optim_options options;
     struct plait_optim *optim;
@@ -134,6 +135,7 @@ static void draw_model(struct model *m, bool lars)
                                       .eta = o.eta,
                                       .eps = o.eps,
                                       .norm_decay = o.norm_decay,
+                                      .nrank = 1,
                                       .lars = lars,
                                       .nesterov = (uint32_t)o.nesterov,
                                       .lr_in_momentum = (uint32_t)o.lr_in_momentum,
@@ -212,6 +214,40 @@ static void steps_have_the_bits_of_the_cpu(void **state)
             compare(&m, &result);
             draw_weights(&m);
         }
+        drop_model(&m);
+    }
+}
+
+/* The factor of the CPU's step is divided by the scale, which its caller updates. */
+static void a_scale_is_read_and_updated_as_on_the_cpu(void **state)
+{
+    static const struct plait_loss_scale start = { 0x1p124, 2, 0.25, 0x1p122, 0x1p125, 1, 0, 0 };
+
+    for (uint32_t trial = 0; trial < 8; trial++) {
+        struct plait_loss_scale want = start;
+        struct model m;
+        draw_model(&m, trial % 4 != 0);
+        plait_optim_destroy(m.optim);
+        m.options.check = 1;
+        m.a.check = 1;
+        assert_int_equal(plait_optim_create(&m.options, &m.optim), PLAIT_OK);
+        m.scale = start;
+        m.a.scale = &m.scale;
+        for (uint32_t i = 0; i < STEPS; i++) {
+            struct plait_optim_step s = PLAIT_OPTIM_STEP_DEFAULT, scaled;
+            struct plait_optim_result result;
+            s.lr = 0.2;
+            s.factor = i == 1 ? 1e300 : 0x1p122; /* divided by the scale, the second is too large */
+            scaled = s;
+            scaled.factor /= want.scale;
+            assert_int_equal(plait_optim_step(m.optim, &scaled, &result), PLAIT_OK);
+            assert_int_equal(plait_loss_scale_update(&want, result.finite), PLAIT_OK);
+            step_on_device(&m, &s, trial % 2 != 0);
+            compare(&m, &result);
+            assert_memory_equal(&m.scale, &want, sizeof want);
+            draw_weights(&m);
+        }
+        assert_true(want.scale == 0x1p124 && want.skipped == 1);
         drop_model(&m);
     }
 }
@@ -353,6 +389,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_have_the_bits_of_the_cpu),
+        cmocka_unit_test(a_scale_is_read_and_updated_as_on_the_cpu),
         cmocka_unit_test(squares_that_are_known_are_not_formed_again),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing),
         cmocka_unit_test(a_step_that_float32_does_not_hold_is_skipped_as_on_the_cpu),

@@ -50,8 +50,9 @@ struct side { /* the host's, or a device's: where tensor t's are */
 struct model {
     struct device_rank d;
     const struct kind *kind;
-    struct side host, gpu; /* the host's: all tensors on each rank */
-    char *room;            /* host's */
+    struct side host, gpu;          /* the host's: all tensors on each rank */
+    struct plait_loss_scale *scale; /* the device's; or NULL */
+    char *room;                     /* host's */
 };
 
 static int value(uint32_t what, uint32_t t, size_t i)
@@ -126,8 +127,12 @@ static void make_parts(struct side *s, const struct kind *k, uint32_t rank, uint
     }
 }
 
-/* A model on the host, whole, and one on the device, of which this rank has a part. comm: NULL, it has all. */
-static int begin(struct model *m, const struct kind *k, uint32_t rank, struct plait_comm *comm)
+/*
+ * A model on the host, whole, and one on the device, of which this rank has a part. comm: NULL, it has all. scale: of the
+ * device's optimiser, or NULL; the host's has none.
+ */
+static int begin_scaled(struct model *m, const struct kind *k, uint32_t rank, struct plait_comm *comm,
+                        const struct plait_loss_scale *scale)
 {
     struct plait_optim_options o = options_of(k);
 
@@ -155,8 +160,15 @@ static int begin(struct model *m, const struct kind *k, uint32_t rank, struct pl
     o.npart = m->gpu.npart;
     o.comm = comm;
     o.stream = m->d.stream;
+    o.scale = m->scale = scale != NULL ? (void *)(m->d.out + ROOM - sizeof *scale) : NULL;
+    CHECK(scale == NULL || device_write(&m->d, m->scale, scale, sizeof *scale));
     CHECK(plait_optim_create(&o, &m->gpu.optim) == PLAIT_OK);
     return 0;
+}
+
+static int begin(struct model *m, const struct kind *k, uint32_t rank, struct plait_comm *comm)
+{
+    return begin_scaled(m, k, rank, comm, NULL);
 }
 
 static int end(struct model *m, uint32_t rank)
@@ -272,6 +284,110 @@ static void shards_have_the_bits_of_the_whole(void **state)
     device_run(2, 2, sharded, NULL);
 }
 
+/* ---- Loss scales -------------------------------------------------------------------------------------------------- */
+
+/* Powers of two, so that norms stay exact: dynamic, at both limits; static. */
+static const struct plait_loss_scale scales[] = { { 16, 2, 0.25, 0.5, 16, 2, 0, 0 }, PLAIT_LOSS_SCALE_STATIC(4) };
+#define NSCALE (sizeof scales / sizeof *scales)
+
+/* The host's caller updates the scale by itself, from results. Nobody asks for the device's. */
+static int run_scaled(struct model *m, uint32_t rank, struct plait_loss_scale want)
+{
+    for (uint32_t step = 0; step < 14; step++) {
+        const bool bad = step == 2 || (step >= 4 && step < 7);
+        struct plait_optim_step s = step_of(step % NSTEP);
+        struct plait_optim_result result;
+        CHECK(fill(m, rank, step % NSTEP, bad) == 0);
+        CHECK(plait_optim_step(m->gpu.optim, &s, NULL) == PLAIT_OK);
+        s.factor /= want.scale;
+        CHECK(plait_optim_step(m->host.optim, &s, &result) == PLAIT_OK && result.finite == !bad);
+        CHECK(plait_loss_scale_update(&want, result.finite) == PLAIT_OK);
+        if (compare(m, rank) != 0 || same(m, rank, "loss scale", m->scale, &want, sizeof want) != 0)
+            return 1;
+    }
+    CHECK(want.skipped == 4 && (want.interval == 0 || want.scale == 4));
+    return 0;
+}
+
+static int scaled(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct model m;
+
+    for (unsigned k = 0; k < NKIND * NSCALE; k++) {
+        const struct plait_loss_scale *scale = &scales[k / NKIND];
+        if (begin_scaled(&m, &kinds[k % NKIND], rank, arg != NULL ? NULL : *comm, scale) != 0 ||
+            run_scaled(&m, rank, *scale) != 0 || end(&m, rank) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+static void scales_on_the_device_are_those_of_explicit_updates(void **state)
+{
+    device_run(1, 1, scaled, &(bool){ true });
+    device_run(1, NRANK, scaled, NULL);
+    device_run(2, 1, scaled, NULL);
+}
+
+/* Every run of a graph reads the scale and updates it. */
+static int captured_scale(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_loss_scale want = { 4, 2, 0.5, 1, 16, 1, 0, 0 };
+    struct plait_optim_step s = step_of(0);
+    struct plait_optim_result result;
+    void *graph, *exec;
+    struct model m;
+
+    if (begin_scaled(&m, &kinds[3], rank, *comm, &want) != 0)
+        return 1;
+    CHECK(device.capture_begin(m.d.cuda, CAPTURE_ALONE) == 0);
+    CHECK(plait_optim_step(m.gpu.optim, &s, NULL) == PLAIT_OK);
+    CHECK(device.capture_end(m.d.cuda, &graph) == 0 && device.instantiate(&exec, graph, 0) == 0);
+    CHECK(device.graph_destroy(graph) == 0);
+    for (int i = 0; i < 5; i++) {
+        CHECK(fill(&m, rank, 0, i == 1) == 0);
+        CHECK(device.launch(exec, m.d.cuda) == 0);
+        s.factor = step_of(0).factor / want.scale;
+        CHECK(plait_optim_step(m.host.optim, &s, &result) == PLAIT_OK && result.finite == (i != 1));
+        CHECK(plait_loss_scale_update(&want, result.finite) == PLAIT_OK);
+        if (compare(&m, rank) != 0 || same(&m, rank, "loss scale", m.scale, &want, sizeof want) != 0)
+            return 1;
+    }
+    CHECK(want.scale == 16 && device.exec_destroy(exec) == 0);
+    return end(&m, rank);
+}
+
+static void a_graph_updates_the_scale_again_and_again(void **state)
+{
+    device_run(1, 1, captured_scale, NULL);
+    device_run(1, 3, captured_scale, NULL);
+}
+
+/* The host does not see the scales: the ranks' sums do. */
+static int differing_scales(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_loss_scale scale = PLAIT_LOSS_SCALE_DYNAMIC;
+    const struct plait_optim_step s = step_of(0);
+    struct plait_optim_result result;
+    struct model m;
+
+    scale.scale = rank == 1 ? 32768 : 65536;
+    if (begin_scaled(&m, &kinds[1], rank, *comm, &scale) != 0)
+        return 1;
+    CHECK(fill(&m, rank, 0, false) == 0);
+    CHECK(plait_optim_step(m.gpu.optim, &s, &result) == PLAIT_ERR_MISMATCH);
+    CHECK(strstr(plait_last_error(), "the loss scale differed between ranks") != NULL);
+    if (compare(&m, rank) != 0 || same(&m, rank, "loss scale", m.scale, &scale, sizeof scale) != 0)
+        return 1;
+    return end(&m, rank);
+}
+
+static void scales_that_differ_between_ranks_are_told_and_nothing_is_changed(void **state)
+{
+    device_run(1, NRANK, differing_scales, NULL);
+    device_run(2, 1, differing_scales, NULL);
+}
+
 /* ---- The order of the stream ------------------------------------------------------------------------------------- */
 
 /* Gradients come while the step is on the stream already. */
@@ -360,7 +476,7 @@ static int differing(struct plait_comm **comm, uint32_t rank, void *arg)
         s.lr = 1;
         CHECK(plait_optim_step(m.host.optim, &s, NULL) == PLAIT_OK);
         CHECK(plait_optim_step(m.gpu.optim, &s, &result) == (first == PLAIT_OK ? PLAIT_ERR_MISMATCH : PLAIT_OK));
-        CHECK(strstr(plait_last_error(), "lr, factor or decay differed") != NULL && result.finite);
+        CHECK(strstr(plait_last_error(), "lr, factor, decay or the loss scale differed") != NULL && result.finite);
         if (compare(&m, rank) != 0 || end(&m, rank) != 0)
             return 1;
     }
@@ -516,6 +632,7 @@ static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32
 {
     struct plait_optim_options o = options_of(&kinds[0]);
     const double squares[NTENSOR] = { 0 };
+    struct plait_loss_scale scale = { .scale = 1, .least = 1, .most = 1, .growth = 0.5, .backoff = 1 };
     struct plait_optim_part part;
     struct plait_optim_step s = step_of(0);
     struct model m;
@@ -547,6 +664,18 @@ static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32
     part = m.gpu.parts[1];
     part.master = (void *)((char *)part.master + 2);
     CHECK(refuses(&o, PLAIT_ERR_ARG, "parts[0].master") && refuses(&o, PLAIT_ERR_ARG, "no multiple of 4 bytes"));
+    part = m.gpu.parts[1];
+    o.scale = &scale;
+    CHECK(refuses(&o, PLAIT_ERR_ARG, "plait_optim_create: scale is") &&
+          refuses(&o, PLAIT_ERR_ARG, "is memory that CUDA does not know"));
+    o.scale = (void *)(m.d.out + ROOM - sizeof scale);
+    CHECK(device_write(&m.d, o.scale, &scale, sizeof scale));
+    CHECK(refuses(&o, PLAIT_ERR_ARG, "plait_optim_create: scale: growth is 0.5; it must be 1 or more, and finite"));
+    o.stream = NULL;
+    part = m.host.parts[1];
+    CHECK(refuses(&o, PLAIT_ERR_ARG, "plait_optim_create: scale is") &&
+          refuses(&o, PLAIT_ERR_ARG, "options.stream is NULL"));
+    o.scale = NULL;
     o.comm = *comm;
     o.stream = rank == 0 ? m.d.stream : NULL;
     part = rank == 0 ? m.gpu.parts[1] : m.host.parts[1];
@@ -559,6 +688,9 @@ int main(void)
     struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_have_the_bits_of_the_host),
         cmocka_unit_test(shards_have_the_bits_of_the_whole),
+        cmocka_unit_test(scales_on_the_device_are_those_of_explicit_updates),
+        test_on_one_host(a_graph_updates_the_scale_again_and_again),
+        cmocka_unit_test(scales_that_differ_between_ranks_are_told_and_nothing_is_changed),
         test_on_one_host(a_step_waits_for_its_stream_and_not_the_host),
         test_on_one_host(a_graph_makes_its_step_again_and_again),
         cmocka_unit_test(ranks_that_differ_are_told_and_nothing_is_changed),

@@ -294,6 +294,7 @@ static void trust_uses(struct at *at, const struct plait_cuda_optim *a)
     const uint64_t nsum = PLAIT_CUDA_NORMS + 2 * (uint64_t)a->ntensor;
 
     optim_tables(at, a);
+    reads(at, a->scale, sizeof *a->scale);
     if ((a->what & PLAIT_CUDA_ADD) != 0) {
         reads(at, a->ranges, a->ntensor * sizeof *a->ranges);
         reads(at, a->gradient_squares, a->npiece * sizeof(double));
@@ -308,6 +309,7 @@ static void trust_uses(struct at *at, const struct plait_cuda_optim *a)
         writes(at, a->updates, a->npart * sizeof *a->updates);
         writes(at, a->result, sizeof *a->result);
         writes(at, a->bounds, sizeof *a->bounds);
+        writes(at, a->scale, sizeof *a->scale);
     }
 }
 
