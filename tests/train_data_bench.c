@@ -2,8 +2,8 @@
 /*
  * The input pipeline alone: images per second of a loader whose batches nobody waits to compute with.
  *
- *     train_data_bench DATA THREADS PIXELS JITTER EPOCHS    a line for each epoch
- *     train_data_bench --make DATA CLASSES IMAGES PIXELS    draw such a folder
+ *     train_data_bench DATA THREADS PIXELS JITTER EPOCHS [bytes]    a line for each epoch
+ *     train_data_bench --make DATA CLASSES IMAGES PIXELS            draw such a folder
  */
 #include "../train/data.h"
 
@@ -38,8 +38,9 @@ int main(int argc, char **argv)
     if (argc == 6 && strcmp(argv[1], "--make") == 0)
         return make_data(argv[2], (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]), (uint32_t)atoi(argv[3]),
                          (uint32_t)atoi(argv[5]), 1);
-    if (argc != 6) {
-        fprintf(stderr, "usage: train_data_bench DATA THREADS PIXELS JITTER EPOCHS\n"
+    const bool bytes = argc == 7 && strcmp(argv[6], "bytes") == 0;
+    if (argc != 6 && !bytes) {
+        fprintf(stderr, "usage: train_data_bench DATA THREADS PIXELS JITTER EPOCHS [bytes]\n"
                         "  or:  train_data_bench --make DATA CLASSES IMAGES PIXELS\n");
         return 2;
     }
@@ -58,6 +59,7 @@ int main(int argc, char **argv)
     o.threads = (unsigned)atoi(argv[2]);
     o.image.pixels = (uint32_t)atoi(argv[3]);
     o.image.jitter = atof(argv[4]);
+    o.image.bytes = bytes;
     struct loader *l = loader_create(&o);
     run(l, (uint32_t)atoi(argv[5]));
     loader_destroy(l);

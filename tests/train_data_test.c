@@ -2,7 +2,9 @@
 /* Drawn data, the tree, the order of an epoch, batches by threads and ranks, images in the ranks' memory. */
 #include "train_tree.h"
 #include "unit.h"
+#include "until.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -238,7 +240,7 @@ static void an_epoch_begun_at_a_step_goes_on_as_the_whole_one(void **state)
         assert_int_equal(take(l, &o, 3, step, &got), (STEPS - step) * BATCH);
         assert_memory_equal(got.images, expected.images, STEPS * BATCH * sizeof *got.images);
     }
-    assert_true(loader_waited(l) > 0);
+    assert_true(loader_figures(l).waited > 0);
     loader_destroy(l);
 }
 
@@ -293,6 +295,119 @@ static void no_more_is_decoded_ahead_than_the_queue_holds(void **state)
     }
     loader_destroy(l);
     dataset_close(d);
+}
+
+/* What a test's allocator has given, to be freed after the loader. */
+struct given {
+    char *blocks[8];
+    size_t bytes[8], n;
+};
+
+static void *give(void *context, size_t bytes)
+{
+    struct given *g = context;
+
+    assert_in_range(g->n, 0, 7);
+    g->bytes[g->n] = bytes;
+    g->blocks[g->n] = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    return g->blocks[g->n++];
+}
+
+/* Slots are the allocator's: the same epochs, with labels behind the images; the loader frees none. */
+static void images_and_labels_lie_in_the_memory_of_an_allocator(void **state)
+{
+    struct loader_options o = options_of(train, 0, 1);
+    struct given g = { .n = 0 };
+    struct images m;
+
+    take_all(&o, 4, &expected);
+    o.alloc = give;
+    o.context = &g;
+    for (int bytes = 0; bytes < 2; bytes++) {
+        o.image.bytes = bytes == 1;
+        const size_t labels = (o.micro * image_size(&o.image) + 63) / 64 * 64;
+        g.n = 0;
+        struct loader *l = loader_create(&o);
+        assert_int_equal(g.n, o.queue + 1);
+        loader_begin(l, 4, 0);
+        for (uint64_t i = 0; loader_next(l, &m); i += m.n) {
+            size_t slot = 0;
+            while (slot < g.n && m.images != g.blocks[slot])
+                slot++;
+            assert_in_range(slot, 0, g.n - 1);
+            assert_ptr_equal(m.labels, g.blocks[slot] + labels);
+            assert_true(labels + m.n * sizeof *m.labels <= g.bytes[slot]);
+            assert_memory_equal(m.labels, expected.labels + i, m.n * sizeof *m.labels);
+            if (!bytes)
+                assert_memory_equal(m.images, expected.images[i], m.n * sizeof expected.images[0]);
+        }
+        assert_int_equal(loader_memory(l), g.n * g.bytes[0]);
+        loader_destroy(l);
+        for (size_t i = 0; i < g.n; i++)
+            free(g.blocks[i]);
+    }
+}
+
+/* In bytes: of the floats' images, of every image. */
+static void batches_of_bytes_are_those_of_floats_rounded(void **state)
+{
+    struct loader_options o = options_of(train, 0, 1);
+    struct images m;
+
+    for (int c = 0; c < 3; c++) {
+        o.image.mean[c] = 0;
+        o.image.deviation[c] = 1 / 255.0;
+    }
+    take_all(&o, 1, &expected);
+    o.image.bytes = true;
+    struct loader *l = loader_create(&o);
+    loader_begin(l, 1, 0);
+    for (uint64_t i = 0; loader_next(l, &m); i += m.n) {
+        const uint8_t *values = m.images;
+        assert_memory_equal(m.labels, expected.labels + i, m.n * sizeof *m.labels);
+        for (size_t k = 0; k < (size_t)m.n * IMAGE; k++)
+            assert_true(fabsf(values[k] - expected.images[i][k]) < 0.501F);
+    }
+    loader_destroy(l);
+}
+
+static bool is_late_at_once(struct loader *l)
+{
+    const uint64_t late = loader_figures(l).late;
+    struct images m;
+
+    loader_begin(l, 0, 0);
+    return loader_next(l, &m) && loader_figures(l).late == late + 1;
+}
+
+/* Files that are broken are counted, so that the test sees when the one thread has filled all slots. */
+static void figures_say_who_waited(void **state)
+{
+    struct dataset *d = files_of(40);
+    struct loader_options o = options_of(d, 0, 1);
+    struct images m;
+
+    o.whole = true;
+    o.threads = 1;
+    struct loader *l = loader_create(&o);
+    loader_begin(l, 0, 0);
+    assert_true(loader_next(l, &m));
+    const struct loader_figures first = loader_figures(l);
+    assert_true(first.given == 1 && first.late <= 1);
+    for (uint64_t given = 1; given < 10; given++) {
+        assert_true(comes_true(loader_broken(l, NULL) == (given + o.queue) * o.micro));
+        assert_true(loader_next(l, &m));
+    }
+    const struct loader_figures f = loader_figures(l);
+    assert_true(f.given == 10 && f.late == first.late);
+    assert_true(comes_true(loader_figures(l).idle > 0));
+    loader_destroy(l);
+    dataset_close(d);
+    l = loader_create(&(struct loader_options){
+        .dataset = train, .image = image_defaults, .batch = 8, .micro = 8, .nrank = 1, .threads = 1 });
+    assert_true(comes_true(is_late_at_once(l)));
+    assert_true(loader_figures(l).waited > 0);
+    loader_destroy(l);
 }
 
 /* ---- Broken files ---- */
@@ -387,6 +502,9 @@ int main(void)
         cmocka_unit_test(a_whole_epoch_has_the_rest_too),
         cmocka_unit_test(no_more_is_decoded_ahead_than_the_queue_holds),
         cmocka_unit_test(the_transform_changes_from_the_next_epoch_on),
+        cmocka_unit_test(images_and_labels_lie_in_the_memory_of_an_allocator),
+        cmocka_unit_test(batches_of_bytes_are_those_of_floats_rounded),
+        cmocka_unit_test(figures_say_who_waited),
         cmocka_unit_test(a_broken_file_is_counted_once_and_replaced_by_the_next_position),
         cmocka_unit_test(batches_from_memory_are_those_from_files),
         cmocka_unit_test(a_rank_may_give_up_what_is_being_brought),

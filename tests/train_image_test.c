@@ -424,6 +424,30 @@ static void a_png_has_the_crop_and_the_colours_of_a_jpeg(void **state)
         }
 }
 
+/* Values in bytes are those of floats from 0 to 255, rounded to nearest: of both transforms and files, with jitter or not. */
+static void bytes_are_the_floats_rounded(void **state)
+{
+    unsigned char bytes[SIDE * SIDE * 3 + 1];
+
+    for (unsigned k = 0; k < 8 * 20; k++) {
+        struct image_options o = plain_options(k & 1 ? TRANSFORM_TRAIN : TRANSFORM_EVAL);
+        struct jpeg j = k & 2 ? compress_png(300, 200, 3) : compress(300, 200, k & 8 ? fine : ramp, plain);
+        const uint64_t sample = k / 8;
+        o.jitter = k & 4 ? 0.9 : 0; /* far enough to be cut at both ends */
+        assert_null(image_decode(j.data, j.n, &o, 1, 2, sample, image));
+        o.bytes = true;
+        for (int c = 0; c < 3; c++) /* not used */
+            o.mean[c] = o.deviation[c] = 0;
+        assert_int_equal(image_size(&o), sizeof bytes - 1);
+        bytes[sizeof bytes - 1] = 77;
+        assert_null(image_decode(j.data, j.n, &o, 1, 2, sample, bytes));
+        for (size_t i = 0; i < sizeof bytes - 1; i++)
+            near((float)bytes[i], (double)(&image[0][0][0])[i], 0.5 + 1e-4, "a byte");
+        assert_int_equal(bytes[sizeof bytes - 1], 77);
+        free(j.data);
+    }
+}
+
 static void a_png_that_is_truncated_damaged_or_too_large_is_broken(void **state)
 {
     struct jpeg p = compress_png(90, 70, 3);
@@ -454,6 +478,7 @@ int main(void)
         cmocka_unit_test(a_file_with_more_pixels_than_the_limit_is_broken),
         cmocka_unit_test(a_file_with_too_many_passes_is_broken),
         cmocka_unit_test(a_png_has_the_crop_and_the_colours_of_a_jpeg),
+        cmocka_unit_test(bytes_are_the_floats_rounded),
         cmocka_unit_test(a_png_that_is_truncated_damaged_or_too_large_is_broken),
     };
     return cmocka_run_group_tests_name("train_image", tests, NULL, NULL);

@@ -114,7 +114,7 @@ uint32_t take(struct loader *l, const struct loader_options *o, uint32_t epoch, 
         for (uint32_t i = 0; i < m.n; i++, n++) {
             const uint32_t part = o->batch / o->nrank;
             const uint64_t position = (step + n / part) * o->batch + o->rank * part + n % part;
-            memcpy(out->images[position], m.images + (size_t)i * IMAGE, sizeof out->images[0]);
+            memcpy(out->images[position], (const float *)m.images + (size_t)i * IMAGE, sizeof out->images[0]);
             out->labels[position] = m.labels[i];
         }
     return n;

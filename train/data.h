@@ -3,8 +3,8 @@
  * Images: an ImageFolder tree of JPEGs and PNGs (DATA/train/CLASS/NAME.jpg, DATA/val/CLASS/NAME.jpg), decoded and
  * augmented by threads ahead of the training.
  *
- *     image.c      a file to a crop of given size: scaled and partial decoding, resize, flip, colour jitter,
- *                  normalisation
+ *     image.c      a file to a crop of given size: scaled and partial decoding, resize, flip, colour jitter, and
+ *                  normalisation unless a device does it
  *     png_file.c   a PNG to its pixels
  *     dataset.c    the tree: classes and files in sorted order
  *     loader.c     threads, a bounded queue, batches in order
@@ -61,22 +61,26 @@ struct image_options {
     enum transform transform;
     double least_area, most_area; /* TRAIN: area of the crop, as a fraction of the image; 0.08 and 1 by default */
     double jitter; /* TRAIN: brightness, contrast and saturation each by 1 - jitter to 1 + jitter; 0: none */
+    bool bytes;    /* the result is uint8_t, 0 to 255, rounded to nearest, for a device that normalises; else float */
     double mean[3], deviation[3];
     uint64_t most_pixels; /* of a file; larger files count as broken, to bound memory */
 };
 extern const struct image_options
     image_defaults; /* ImageNet's mean and deviation, 224 pixels, files of at most 64 Mi pixels */
 
+/** Bytes of one image. */
+size_t image_size(const struct image_options *options);
+
 /**
- * Decode, transform and normalise a JPEG or PNG in memory. Greyscale, CMYK and progressive files are supported. Opacity
- * is ignored. Damage of a JPEG outside of what the crop needs is not detected, except truncation.
+ * Decode, transform and (without `bytes`) normalise a JPEG or PNG in memory. Greyscale, CMYK and progressive files are
+ * supported. Opacity is ignored. Damage of a JPEG outside of what the crop needs is not detected, except truncation.
  *
- * out     [pixels][pixels][3]
+ * out     [pixels][pixels][3] of what `bytes` says
  * Result: NULL, or the error (of this thread, until its next call)
  * Thread: any
  */
 const char *image_decode(const void *file, size_t bytes, const struct image_options *options, uint64_t seed,
-                         uint32_t epoch, uint64_t sample, float *out);
+                         uint32_t epoch, uint64_t sample, void *out);
 
 /* ---- Images of all ranks in memory ---- */
 
@@ -132,12 +136,25 @@ struct loader_options {
      */
     bool broken_fatal;
     uint64_t seed;
+    /*
+     * Memory of images and their labels: pinned memory, say, that a device copies from. Aligned to 64 bytes. The caller
+     * frees it, after loader_destroy(). A function that has none left ends the program. NULL: the heap's
+     */
+    void *(*alloc)(void *context, size_t bytes);
+    void *context;
 };
 
 struct images { /* a micro-batch */
     uint32_t n;
-    const float *images;   /* [n][pixels][pixels][3] */
-    const int32_t *labels; /* [n] */
+    const void *images;    /* [n][pixels][pixels][3] floats or, with image.bytes, uint8_t */
+    const int32_t *labels; /* [n] behind them in one allocation, at the next multiple of 64 bytes */
+};
+
+struct loader_figures { /* since its creation */
+    uint64_t given;     /* micro-batches returned */
+    uint64_t late;      /* of these, that were not decoded when they were asked for */
+    double waited;      /* seconds that loader_begin() and loader_next() waited for images */
+    double idle;        /* seconds that a thread waited because all slots were full, on average */
 };
 
 struct loader *loader_create(const struct loader_options *options);
@@ -148,10 +165,14 @@ uint64_t loader_steps(const struct loader *loader);
 void loader_begin(struct loader *loader, uint32_t epoch, uint64_t step);
 /** Use another transform (Final Polishing) from the next loader_begin() on. */
 void loader_set_transform(struct loader *loader, enum transform transform, bool shuffle);
-/** The next micro-batch, valid until the next call. Returns false at the end of the epoch. */
+/**
+ * The next micro-batch, valid until the next call: copies from it that a device makes must have ended by then. Returns
+ * false at the end of the epoch.
+ */
 bool loader_next(struct loader *loader, struct images *out);
-/** Seconds, since creation, that loader_begin() and loader_next() waited for images. */
-double loader_waited(const struct loader *loader);
+struct loader_figures loader_figures(struct loader *loader);
+/** Bytes of all its images and labels. */
+size_t loader_memory(const struct loader *loader);
 /** Number of files that any rank found broken. Collective; comm NULL: this process alone. */
 uint64_t loader_broken(struct loader *loader, struct plait_comm *comm);
 

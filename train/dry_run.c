@@ -112,7 +112,7 @@ void memory_text(const struct run *r, char *out, size_t room)
     const size_t weights = r->count * sizeof(float), gradients = r->count * plait_dtype_size(r->gradient_type);
     const bool packed = r->o->payload != r->gradient_type;
     const size_t centre = r->centre != NULL ? weights : 0,
-                 images = r->o->queue * r->o->micro * r->o->pixels * r->o->pixels * 12;
+                 images = loader_memory(r->loader) + loader_memory(r->val_loader);
     size_t payload = 0;
     struct plait_fusion_bucket b;
 

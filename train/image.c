@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From a JPEG or PNG to a normalised crop. What a JPEG has beside the crop is not decoded. If the crop is larger than
- * the result, blocks are transformed at a half, a quarter or an eighth of their size, so that the crop keeps at least
- * the result's pixels. Columns and rows beside the crop are decompressed but not transformed, and rows below it are not
- * read.
+ * From a JPEG or PNG to a crop, normalised or in bytes. What a JPEG has beside the crop is not decoded. If the crop is
+ * larger than the result, blocks are transformed at a half, a quarter or an eighth of their size, so that the crop
+ * keeps at least the result's pixels. Columns and rows beside the crop are decompressed but not transformed, and rows
+ * below it are not read.
  */
 #include "data.h"
 #include "ending.h"
@@ -414,8 +414,52 @@ static const char *decode_png(const void *png, size_t bytes, const struct image_
     return NULL;
 }
 
+/* ---- The whole ---- */
+
+static size_t values_of(const struct image_options *o)
+{
+    return 3 * (size_t)o->pixels * o->pixels;
+}
+
+size_t image_size(const struct image_options *o)
+{
+    return values_of(o) * (o->bytes ? 1 : sizeof(float));
+}
+
+/* out: [pixels][pixels][3] normalised or, with bytes, 0 to 255 */
+static void transform(const struct part *part, const struct augmentation *a, const struct image_options *o, float *out)
+{
+    const bool jitters = o->transform == TRANSFORM_TRAIN && o->jitter > 0;
+    const struct scale none = { { 1, 1, 1 }, { 0 } }, last = o->bytes ? none : normalisation(o);
+
+    resize(part, &a->box, o->pixels, a->flip, jitters ? &none : &last, out);
+    if (jitters)
+        jitter(out, (size_t)o->pixels * o->pixels, a, &last);
+}
+
+/* From 0 to 255, which sums of weights may exceed by a rounding. */
+static void round_all(const float *from, size_t n, unsigned char *to)
+{
+    for (size_t i = 0; i < n; i++) {
+        const int value = (int)(from[i] + 0.5F);
+        to[i] = (unsigned char)(value < 255 ? value : 255);
+    }
+}
+
+static void transform_to_bytes(const struct part *part, const struct augmentation *a, const struct image_options *o,
+                               unsigned char *out)
+{
+    float *values = malloc(values_of(o) * sizeof *values);
+
+    if (values == NULL)
+        give_up(ENDING_ERROR, "no memory for the pixels of an image");
+    transform(part, a, o, values);
+    round_all(values, values_of(o), out);
+    free(values);
+}
+
 const char *image_decode(const void *file, size_t bytes, const struct image_options *o, uint64_t seed, uint32_t epoch,
-                         uint64_t sample, float *out)
+                         uint64_t sample, void *out)
 {
     const uint64_t key = random_stream(seed, epoch, sample);
     struct part part = { 0 };
@@ -424,13 +468,10 @@ const char *image_decode(const void *file, size_t bytes, const struct image_opti
     if (bytes == 0)
         return "the file is empty";
     const char *error = (png_is(file, bytes) ? decode_png : decode_jpeg)(file, bytes, o, key, &part, &a);
-    if (error == NULL) {
-        const bool jitters = o->transform == TRANSFORM_TRAIN && o->jitter > 0;
-        const struct scale normal = normalisation(o), none = { { 1, 1, 1 }, { 0 } };
-        resize(&part, &a.box, o->pixels, a.flip, jitters ? &none : &normal, out);
-        if (jitters)
-            jitter(out, (size_t)o->pixels * o->pixels, &a, &normal);
-    }
+    if (error == NULL && o->bytes)
+        transform_to_bytes(&part, &a, o, out);
+    else if (error == NULL)
+        transform(&part, &a, o, out);
     free(part.pixels);
     return error;
 }

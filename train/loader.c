@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 
 struct slot {
-    float *images;
+    char *images; /* and behind them, in the same allocation: */
     int32_t *labels;
     uint32_t undone; /* images not yet decoded */
 };
@@ -30,7 +30,7 @@ struct loader {
     pthread_t *threads;
     struct slot *slots;
     uint32_t nslot;
-    size_t image; /* floats of one */
+    size_t image, labels; /* bytes of one image, and of a slot up to its labels */
 
     pthread_mutex_t lock; /* protects all that follows */
     pthread_cond_t work, done;
@@ -42,7 +42,8 @@ struct loader {
     uint64_t given; /* micro-batches returned, including the one that the caller holds */
     uint32_t busy;  /* threads that decode an image */
     bool *broken;   /* [samples] already named */
-    double waited;
+
+    struct loader_figures figures; /* idle: of all threads */
 };
 
 static uint32_t micros_of_step(const struct loader *l)
@@ -129,7 +130,7 @@ static const char *find_file(const struct loader *l, uint64_t sample, uint64_t n
 }
 
 /* Returns NULL, or why the sample is broken. */
-static const char *decode_sample(struct loader *l, uint64_t sample, uint64_t n, float *out)
+static const char *decode_sample(struct loader *l, uint64_t sample, uint64_t n, void *out)
 {
     const struct loader_options *o = &l->options;
     struct bytes file;
@@ -159,7 +160,7 @@ static void tell_broken(struct loader *l, uint64_t sample, const char *why)
 /*
  * Load the n-th image of this rank, or that of the next position whose file is not broken. Returns its label; -1: none.
  */
-static int32_t load(struct loader *l, uint64_t n, float *out)
+static int32_t load(struct loader *l, uint64_t n, void *out)
 {
     const struct loader_options *o = &l->options;
     const uint64_t position = position_of(l, n);
@@ -174,17 +175,31 @@ static int32_t load(struct loader *l, uint64_t n, float *out)
     }
     if (!o->whole)
         give_up(ENDING_ERROR, "all %llu images are broken; repair or replace them", (unsigned long long)count);
-    memset(out, 0, l->image * sizeof *out);
+    memset(out, 0, l->image);
     return -1;
 }
 
 /* ---- Threads ---- */
 
+static bool any_left(const struct loader *l)
+{
+    return l->begun / l->options.micro < l->end;
+}
+
 static bool may_begin(const struct loader *l)
 {
-    const uint64_t micro = l->begun / l->options.micro;
+    return any_left(l) && l->begun / l->options.micro < l->given + l->nslot - (l->given > l->first);
+}
 
-    return micro < l->end && micro < l->given + l->nslot - (l->given > l->first);
+static void wait_for_work(struct loader *l)
+{
+    while (!l->stopping && !may_begin(l)) {
+        const double start = plait_clock();
+        const bool full = any_left(l);
+        pthread_cond_wait(&l->work, &l->lock);
+        if (full)
+            l->figures.idle += plait_clock() - start;
+    }
 }
 
 static void *thread(void *argument)
@@ -193,8 +208,7 @@ static void *thread(void *argument)
 
     pthread_mutex_lock(&l->lock);
     for (;;) {
-        while (!l->stopping && !may_begin(l))
-            pthread_cond_wait(&l->work, &l->lock);
+        wait_for_work(l);
         if (l->stopping)
             break;
         const uint64_t image = l->begun++;
@@ -235,19 +249,32 @@ static void check_options(const struct loader_options *o)
                 (unsigned long long)dataset_count(o->dataset));
 }
 
+static size_t bytes_of_slot(const struct loader *l)
+{
+    return l->labels + l->options.micro * sizeof(int32_t);
+}
+
+static void make_slots(struct loader *l)
+{
+    const struct loader_options *o = &l->options;
+
+    l->image = image_size(&o->image);
+    l->labels = (o->micro * l->image + 63) / 64 * 64;
+    l->nslot = (o->queue > 0 ? o->queue : 1) + 1; /* one is held by the caller */
+    l->slots = allocate(l->nslot, sizeof *l->slots);
+    for (struct slot *s = l->slots; s < l->slots + l->nslot; s++) {
+        s->images = o->alloc != NULL ? o->alloc(o->context, bytes_of_slot(l)) : allocate(bytes_of_slot(l), 1);
+        s->labels = (int32_t *)(void *)(s->images + l->labels);
+    }
+}
+
 struct loader *loader_create(const struct loader_options *options)
 {
     struct loader *l = allocate(1, sizeof *l);
 
     check_options(options);
     l->options = *options;
-    l->image = 3 * (size_t)options->image.pixels * options->image.pixels;
-    l->nslot = (options->queue > 0 ? options->queue : 1) + 1; /* one is held by the caller */
-    l->slots = allocate(l->nslot, sizeof *l->slots);
-    for (uint32_t i = 0; i < l->nslot; i++) {
-        l->slots[i].images = allocate(options->micro, l->image * sizeof(float));
-        l->slots[i].labels = allocate(options->micro, sizeof(int32_t));
-    }
+    make_slots(l);
     l->broken = allocate(dataset_count(options->dataset), sizeof *l->broken);
     l->threads = allocate(options->threads, sizeof *l->threads);
     pthread_mutex_init(&l->lock, NULL);
@@ -272,10 +299,8 @@ void loader_destroy(struct loader *l)
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->work);
     pthread_cond_destroy(&l->done);
-    for (uint32_t i = 0; i < l->nslot; i++) {
+    for (uint32_t i = 0; i < l->nslot && l->options.alloc == NULL; i++)
         free(l->slots[i].images);
-        free(l->slots[i].labels);
-    }
     free(l->slots);
     free(l->threads);
     free(l->broken);
@@ -291,7 +316,7 @@ void loader_begin(struct loader *l, uint32_t epoch, uint64_t step)
     if (l->options.store != NULL)
         store_wait(l->options.store, l->options.shuffle, l->options.seed, epoch, l->options.batch);
     pthread_mutex_lock(&l->lock);
-    l->waited += plait_clock() - start;
+    l->figures.waited += plait_clock() - start;
     l->epoch = epoch;
     l->first = l->given = step * micros_of_step(l);
     l->begun = l->first * l->options.micro;
@@ -309,6 +334,12 @@ void loader_set_transform(struct loader *l, enum transform transform, bool shuff
     pthread_mutex_unlock(&l->lock);
 }
 
+/* Is the latest micro-batch that was asked for decoded? */
+static bool is_done(const struct loader *l, const struct slot *s)
+{
+    return l->begun >= l->given * l->options.micro && s->undone == 0;
+}
+
 bool loader_next(struct loader *l, struct images *out)
 {
     const double start = plait_clock();
@@ -321,17 +352,29 @@ bool loader_next(struct loader *l, struct images *out)
     const struct slot *s = &l->slots[l->given % l->nslot];
     l->given++; /* frees the slot of the previous one */
     pthread_cond_broadcast(&l->work);
-    while (l->begun < l->given * l->options.micro || s->undone > 0)
+    const bool late = !is_done(l, s);
+    while (!is_done(l, s))
         pthread_cond_wait(&l->done, &l->lock);
-    l->waited += plait_clock() - start;
+    l->figures.given++;
+    l->figures.late += late;
+    l->figures.waited += plait_clock() - start;
     pthread_mutex_unlock(&l->lock);
     *out = (struct images){ .n = l->options.micro, .images = s->images, .labels = s->labels };
     return true;
 }
 
-double loader_waited(const struct loader *l)
+struct loader_figures loader_figures(struct loader *l)
 {
-    return l->waited;
+    pthread_mutex_lock(&l->lock);
+    struct loader_figures f = l->figures;
+    pthread_mutex_unlock(&l->lock);
+    f.idle /= l->options.threads;
+    return f;
+}
+
+size_t loader_memory(const struct loader *l)
+{
+    return l->nslot * bytes_of_slot(l);
 }
 
 uint64_t loader_broken(struct loader *l, struct plait_comm *comm)

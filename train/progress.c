@@ -170,6 +170,7 @@ static void show(struct progress *p, const struct run *r)
     if (waits > 0.05)
         field(line, room, "WAITS FOR DATA %.0f %%", 100 * waits);
     field(line, room, "rate %.3g", r->rate);
+    field(line, room, "decoders idle %.0f %%", 100 * share(t, t->idle));
     if (p->terminal)
         printf("\r\033[K%s", line);
     else
@@ -243,6 +244,7 @@ static void log_step(struct progress *p, const struct run *r)
     set(object, "images_per_second", t->images / seconds);
     set(object, "exposed", share(t, t->exposed));
     set(object, "data_wait", share(t, t->data));
+    set(object, "decoders_idle", share(t, t->idle));
     write_line(p, object);
     p->window = (struct totals){ 0 };
     p->log_begin = plait_clock();
@@ -318,6 +320,7 @@ void progress_epoch(struct progress *p, const struct run *r, const struct totals
         set(object, "images_per_second", sum->images / seconds);
         set(object, "exposed", share(sum, sum->exposed));
         set(object, "data_wait", share(sum, sum->data));
+        set(object, "decoders_idle", share(sum, sum->idle));
         snprintf(training, sizeof training, "training: loss %.3f, %.0f images/s, exposed %.1f %%, %.1f s",
                  sum->loss / sum->images, sum->images / seconds, 100 * share(sum, sum->exposed), seconds);
     }

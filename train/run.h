@@ -40,7 +40,8 @@ struct totals {
     /* Of the previous step, since this one is not over when totals are summed: */
     double seconds; /* summed over ranks, */
     double exposed; /* of which waiting for communication, */
-    double data;    /* and waiting for images */
+    double data;    /* and waiting for images; */
+    double idle;    /* and that a decoding thread waited for images to be taken */
     double stop;    /* ranks that received a signal to stop */
 };
 enum { NTOTAL = sizeof(struct totals) / sizeof(double) };
@@ -94,6 +95,7 @@ struct run {
     uint64_t step;                   /* complete steps of the run */
     double rate;                     /* of the latest step */
     double seconds, exposed, waited; /* of the latest step, as in struct totals */
+    double idle;                     /* likewise */
     struct totals epoch_sum;         /* of this epoch so far */
     double best;                     /* top-1 so far */
     bool frozen;                     /* polishing batch norm's statistics: weights do not change */

@@ -173,10 +173,11 @@ static enum plait_status heard(struct run *r, const struct totals *totals)
 static enum plait_status step(struct run *r, struct totals *totals)
 {
     struct plait_request *summing = NULL;
-    const double begin = plait_clock(), waited = loader_waited(r->loader);
+    const double begin = plait_clock();
+    const struct loader_figures before = loader_figures(r->loader);
     enum plait_status status = PLAIT_OK;
 
-    *totals = (struct totals){ .seconds = r->seconds, .exposed = r->exposed, .data = r->waited };
+    *totals = (struct totals){ .seconds = r->seconds, .exposed = r->exposed, .data = r->waited, .idle = r->idle };
     r->rate = plait_schedule_at(&r->schedule, (double)r->step);
     r->norms.seconds = 0;
     statistics_begin(r->statistics);
@@ -194,7 +195,9 @@ static enum plait_status step(struct run *r, struct totals *totals)
         nonfinite(r);
     if (!r->frozen && isfinite(totals->loss))
         update(r);
-    r->waited = loader_waited(r->loader) - waited;
+    const struct loader_figures after = loader_figures(r->loader);
+    r->waited = after.waited - before.waited;
+    r->idle = after.idle - before.idle;
     r->seconds = plait_clock() - begin;
     r->step++;
     r->at++;

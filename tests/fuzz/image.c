@@ -4,14 +4,17 @@
 
 #include "../../train/data.h"
 
+#include <math.h>
+
 enum { SIDE = 8, VALUES = SIDE * SIDE * 3 };
 
-static const char *decode(const uint8_t *data, size_t size, enum transform transform, float *out)
+static const char *decode(const uint8_t *data, size_t size, enum transform transform, bool bytes, void *out)
 {
     struct image_options o = image_defaults;
 
     o.pixels = SIDE;
     o.transform = transform;
+    o.bytes = bytes;
     o.jitter = 0.4;
     o.most_pixels = 1 << 16; /* so that an input takes milliseconds */
     for (int c = 0; c < 3; c++) {
@@ -24,14 +27,16 @@ static const char *decode(const uint8_t *data, size_t size, enum transform trans
 static void must_be_whole_or_broken(const uint8_t *data, size_t size, enum transform transform)
 {
     float once[VALUES], again[VALUES];
-    const char *why = decode(data, size, transform, once);
+    uint8_t rounded[VALUES];
+    const char *why = decode(data, size, transform, false, once);
 
     MUST(why == NULL || why[0] != '\0');
     const bool broken = why != NULL;
-    MUST((decode(data, size, transform, again) != NULL) == broken);
+    MUST((decode(data, size, transform, false, again) != NULL) == broken);
+    MUST((decode(data, size, transform, true, rounded) != NULL) == broken);
     MUST(broken || memcmp(once, again, sizeof once) == 0);
     for (int i = 0; !broken && i < VALUES; i++)
-        MUST(once[i] >= 0 && once[i] <= 255.01F);
+        MUST(once[i] >= 0 && once[i] <= 255.01F && fabsf((float)rounded[i] - once[i]) <= 0.51F);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
