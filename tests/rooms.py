@@ -50,6 +50,7 @@ SUBJECTS = {
     'star_test.c': ['bootstrap'],
     'strangers_test.c': ['bootstrap'],
     'tcp_test.c': ['bootstrap', 'comm'],
+    'train_kernels.c': ['reduce'],  # float16 and bfloat16
     'tune_test.c': ['machine'],
     'tuning_test.c': ['plugin'],
     'ucx_test.c': ['comm', 'plugin'],

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Looks at the machine code of kernels: machine_code.py PTXAS NVDISASM PTX...
+"""Looks at the machine code of an owner's kernels (plait, train): machine_code.py OWNER PTXAS NVDISASM PTX...
 
 Kernels move bulk data by loads and stores of 16 bytes, have several of these loads in one run, and use no local
 memory there. A *run* is the instructions between two labels or branches.
@@ -21,6 +21,18 @@ WANTED = {
     'plait_optim_update': (6, 2, False),
     'plait_reduce_float32': (4, 1, True),
     'plait_reduce_bfloat16': (4, 1, True),
+    'train_norm_sums': (4, 0, False),
+    'train_norm_forward': (4, 4, False),
+    'train_norm_back_sums': (4, 0, False),
+    'train_norm_back': (4, 2, False),
+    'train_pool_max': (3, 1, False),
+    'train_pool_max_back': (1, 1, False),
+    'train_pool_average': (4, 1, False),
+    'train_pool_average_back': (1, 1, False),
+    'train_elements': (12, 1, False),
+    'train_finite': (4, 0, False),
+    'train_convert': (8, 2, False),
+    'train_images': (0, 4, False),
 }
 if os.environ.get('PLAIT_TEST_TIER') == 'full':
     WANTED.update(plait_reduce_float16=(4, 1, True), plait_reduce_float64=(4, 1, True))
@@ -64,7 +76,8 @@ def check(name, runs):
     return not wrong
 
 
-ptxas, nvdisasm, *files = sys.argv[1:]
+owner, ptxas, nvdisasm, *files = sys.argv[1:]
+WANTED = {name: wanted for name, wanted in WANTED.items() if name.startswith(owner + '_')}
 found = {}
 with tempfile.TemporaryDirectory() as folder:
     for path in files:
