@@ -40,7 +40,7 @@ struct array array_make(enum plait_dtype type, uint64_t n, bool aligned)
     a.memory = aligned_alloc(BESIDE, (n * a.size / BESIDE + 4) * BESIDE);
     assert_non_null(a.memory);
     memset(a.memory, 0xff, (n * a.size / BESIDE + 4) * BESIDE);
-    a.at = a.memory + BESIDE + (aligned ? 0 : a.size);
+    a.at = a.memory + BESIDE + (aligned ? 0 : a.size > 1 ? 8 : 1);
     memset(a.at, 0, n * a.size);
     return a;
 }

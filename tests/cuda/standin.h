@@ -8,7 +8,7 @@
  *              one that was destroyed last
  *   memory     of devices is shared memory, so that IPC handles open in other processes; where the processor can, the
  *              threads of the program fault when they touch it
- *   kernels    run their host bodies (cuda/kernels/host.h), found by name
+ *   kernels    run their host bodies (cuda/kernels/host.h, train/cuda/kernels/host.h), found by name
  *   capture    keeps operations; launching a graph queues them again; one with a conditional node is made, not launched
  *   world      what all processes of a test share: who has accessed which bytes when, as vector clocks
  *
@@ -251,7 +251,20 @@ int capture_unsafe(void);                 /* may this call be made now? */
 int capture_spoil(struct stream *stream); /* a call that a capture does not survive, if there is one */
 int capture_spoil_all(void);              /* the same of all captures of the process */
 
-/* ---- Kernels (standin_kernels.c) ----------------------------------------------------------------------------- */
+/* ---- Kernels (standin_kernels.c, standin_train.c) ------------------------------------------------------------- */
+
+struct at { /* whose accesses; those that continue each other in an allocation are one */
+    const struct stream *stream;
+    const char *what;
+    uint64_t start, end;
+    enum access access;
+};
+
+/* Of nothing if p is NULL. */
+void reads(struct at *at, const void *p, uint64_t bytes);
+void writes(struct at *at, const void *p, uint64_t bytes);
+/* Those of one of the training program's kernels; false: at->what is none. */
+bool train_accesses(struct at *at, const void *argument);
 
 uint32_t module_count(void);
 void kernel_accesses(const struct stream *stream, const struct op *op);

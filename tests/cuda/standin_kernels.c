@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Modules, launches, and what each kernel reads and writes: cuda/kernels/kernels.h as accesses. */
+/* Modules, launches, and what each kernel of the plug-in reads and writes: cuda/kernels/kernels.h as accesses. */
 #include "standin.h"
+
+#include "../../train/cuda/kernels/host.h"
 
 #include <plait/optim.h>
 
@@ -63,7 +65,8 @@ uint32_t module_count(void)
 EXPORT int cuModuleGetFunction(void **out, void *module, const char *name)
 {
     CALL(true);
-    const struct plait_cuda_host *kernel = plait_cuda_host_find(name);
+    const struct plait_cuda_host *own = plait_cuda_host_find(name);
+    const struct plait_cuda_host *kernel = own != NULL ? own : train_cuda_host_find(name);
     struct function *f = kernel != NULL ? calloc(1, sizeof *f) : NULL; /* lives as long as the process */
 
     if (f == NULL)
@@ -102,13 +105,6 @@ EXPORT int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsi
 
 /* ---- Accesses ---------------------------------------------------------------------------------------------- */
 
-struct at { /* whose accesses; those that continue each other in an allocation are one */
-    const struct stream *stream;
-    const char *what;
-    uint64_t start, end;
-    enum access access;
-};
-
 static void flush(struct at *at)
 {
     touch(at->stream, at->start, at->end - at->start, at->access, false, at->what);
@@ -136,12 +132,12 @@ static void use(struct at *at, enum access access, const void *p, uint64_t bytes
     at->end = start + bytes;
 }
 
-static void reads(struct at *at, const void *p, uint64_t bytes)
+void reads(struct at *at, const void *p, uint64_t bytes)
 {
     use(at, READ, p, bytes);
 }
 
-static void writes(struct at *at, const void *p, uint64_t bytes)
+void writes(struct at *at, const void *p, uint64_t bytes)
 {
     use(at, WRITE, p, bytes);
 }
@@ -331,7 +327,9 @@ void kernel_accesses(const struct stream *stream, const struct op *op)
     struct at at = { stream, op->kernel->name, 0, 0, READ };
     const void *a = op->argument;
 
-    if (strcmp(at.what, "plait_scale") == 0)
+    if (train_accesses(&at, a))
+        ;
+    else if (strcmp(at.what, "plait_scale") == 0)
         scale_uses(&at, a);
     else if (strcmp(at.what, "plait_copy") == 0)
         list_uses(&at, a, PLAIT_UINT8);

@@ -191,10 +191,10 @@ void kernel_pool_back(const struct train_launcher *l, const struct kernel_pool *
 
 /* ---- Element by element ---- */
 
-/* Of n elements in units of `each`, `times` for each thread; what makes no unit is one more. */
+/* Of n elements in units of `each`, `times` for each thread. */
 static uint64_t chunks(uint64_t n, uint32_t each, uint32_t times)
 {
-    return divide_up(n, (uint64_t)TRAIN_THREADS * times * each) + (n % each != 0);
+    return divide_up(n, (uint64_t)TRAIN_THREADS * times * each);
 }
 
 static uint64_t line_chunks(uint64_t n, enum plait_dtype type, uint32_t wide)
