@@ -19,7 +19,7 @@ its_tests_pass_on_the_stand_in_which_it_calls_no_gpu() {
     local words some=()
     [ "${PLAIT_TEST_TIER:-}" = full ] || some=(--only 'captures|figures|misuse|nccl_one_rank|PyTorch|nccl-tests')
     env NCCL_TESTS=/nowhere "$check" "${some[@]}" --stand-in "$build" >"$room/out" 2>&1 || { cat "$room/out"; return 1; }
-    for words in 'cuda_gpu_kernels: passed' 'cuda_captures: passed' 'cuda_devices: passed' 'cuda_deaths, 8 hardware queues: passed' 'cuda_optim: passed' 'cuda_sizes: passed' 'cuda_whole: passed' 'nccl_gpu_ends: passed' \
+    for words in 'cuda_gpu_kernels: passed' 'cuda_gpu_train: passed' 'cuda_captures: passed' 'cuda_devices: passed' 'cuda_deaths, 8 hardware queues: passed' 'cuda_optim: passed' 'cuda_sizes: passed' 'cuda_whole: passed' 'nccl_gpu_ends: passed' \
         'nccl_one_rank: passed' 'cuda_figures: passed' 'nccl_figures: passed' 'nccl_gpu_misuse: passed' 'PyTorch: skipped' \
         'cuda_figures with MPS: skipped' 'nccl-tests: skipped: no source' 'no GPU was seen, and there are no figures'; do
         [[ ${#some[@]} -eq 0 || $words =~ ${some[1]} || $words == no* ]] || continue

@@ -3,8 +3,6 @@
 
 #include "../random.h"
 
-#include <images.h>
-
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,22 +80,31 @@ static bool load_driver(void)
     return true;
 }
 
-static bool load_kernels(void)
+bool gpu_load(const struct plait_cuda_image *images, const char *const *names, size_t n, void **found)
 {
-    for (const struct plait_cuda_image *i = plait_cuda_images; i->name != NULL; i++) {
+    for (const struct plait_cuda_image *i = images; i->name != NULL; i++) {
         void *module;
         if (!right(driver.module_load(&module, i->data), i->name))
             return false;
-        for (size_t k = 0; k < PLAIT_CUDA_NKERNEL; k++)
-            if (functions[k] == NULL && driver.module_function(&functions[k], module, kernels[k].name) != 0)
-                functions[k] = NULL;
+        for (size_t k = 0; k < n; k++)
+            if (found[k] == NULL && driver.module_function(&found[k], module, names[k]) != 0)
+                found[k] = NULL;
     }
-    for (size_t k = 0; k < PLAIT_CUDA_NKERNEL; k++)
-        if (functions[k] == NULL) {
-            fprintf(stderr, "this build has no device code for %s: build it where nvcc is\n", kernels[k].name);
+    for (size_t k = 0; k < n; k++)
+        if (found[k] == NULL) {
+            fprintf(stderr, "this build has no device code for %s: build it where nvcc is\n", names[k]);
             return false;
         }
     return true;
+}
+
+static bool load_kernels(void)
+{
+    const char *names[PLAIT_CUDA_NKERNEL];
+
+    for (size_t k = 0; k < PLAIT_CUDA_NKERNEL; k++)
+        names[k] = kernels[k].name;
+    return gpu_load(plait_cuda_images, names, PLAIT_CUDA_NKERNEL, functions);
 }
 
 bool gpu_open(void)
@@ -127,13 +134,16 @@ unsigned gpu_most_blocks(void)
     return most_blocks;
 }
 
-bool gpu_launch(enum plait_cuda_kernel kernel, unsigned blocks, const void *argument)
+bool gpu_run(void *function, const char *what, unsigned threads, unsigned blocks, const void *argument)
 {
     void *arguments[] = { (void *)(uintptr_t)argument };
 
-    return right(
-        driver.launch(functions[kernel], blocks, 1, 1, kernels[kernel].threads, 1, 1, 0, stream, arguments, NULL),
-        kernels[kernel].name);
+    return right(driver.launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, NULL), what);
+}
+
+bool gpu_launch(enum plait_cuda_kernel kernel, unsigned blocks, const void *argument)
+{
+    return gpu_run(functions[kernel], kernels[kernel].name, kernels[kernel].threads, blocks, argument);
 }
 
 bool gpu_copy(uint64_t to, uint64_t from, size_t bytes)

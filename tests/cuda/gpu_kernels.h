@@ -7,6 +7,7 @@
 #ifndef PLAIT_TESTS_GPU_KERNELS_H
 #define PLAIT_TESTS_GPU_KERNELS_H
 
+#include <images.h>
 #include <kernels.h>
 
 #include <stdbool.h>
@@ -29,6 +30,9 @@ bool room_copy_out(const struct room *room, void *to, size_t from, size_t bytes)
 
 /* Put it on the stream; the argument is for the device. */
 bool gpu_launch(enum plait_cuda_kernel kernel, unsigned blocks, const void *argument);
+/* Other kernels: found[n] of these images; and one of them. */
+bool gpu_load(const struct plait_cuda_image *images, const char *const *names, size_t n, void **found);
+bool gpu_run(void *function, const char *what, unsigned threads, unsigned blocks, const void *argument);
 bool gpu_copy(uint64_t to, uint64_t from, size_t bytes);
 bool gpu_wait(void);
 unsigned gpu_most_blocks(void);
