@@ -32,6 +32,8 @@ typedef union { /* a wait for a value of 32 bits, or a write of one */
 enum { /* the used values of the driver's enums */
        DRIVER_OK = 0,
        DRIVER_INVALID_VALUE = 1,
+       DRIVER_OUT_OF_MEMORY = 2,
+       DRIVER_NO_DEVICE = 100,
        DRIVER_INVALID_CONTEXT = 201,
        DRIVER_ALREADY_MAPPED = 208,
        DRIVER_PEER_UNSUPPORTED = 217,
@@ -51,6 +53,8 @@ enum { /* the used values of the driver's enums */
        DRIVER_POINTER_RANGE_SIZE = 12,
 
        DRIVER_DEVICE_MULTIPROCESSORS = 16,
+       DRIVER_DEVICE_CAPABILITY_MAJOR = 75,
+       DRIVER_DEVICE_CAPABILITY_MINOR = 76,
 
        DRIVER_STREAM_NON_BLOCKING = 1,
        DRIVER_STREAM_NORMAL = 0, /* priorities: */
@@ -74,6 +78,7 @@ enum { /* the used values of the driver's enums */
     X(error_name, "cuGetErrorName", (int error, const char **out))                                                  \
     X(device_count, "cuDeviceGetCount", (int *out))                                                                 \
     X(device_attribute, "cuDeviceGetAttribute", (int *out, int attribute, int device))                              \
+    X(device_name, "cuDeviceGetName", (char *out, int room, int device))                                            \
     X(can_access, "cuDeviceCanAccessPeer", (int *out, int device, int other))                                       \
     X(context_retain, "cuDevicePrimaryCtxRetain", (void **out, int device))                                         \
     X(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                                                \
@@ -85,6 +90,7 @@ enum { /* the used values of the driver's enums */
     X(enable_peer, "cuCtxEnablePeerAccess", (void *context, unsigned flags))                                        \
     X(pointer_attributes, "cuPointerGetAttributes", (unsigned n, int *attributes, void **data, cu_address pointer)) \
     X(mem_alloc, "cuMemAlloc_v2", (cu_address * out, size_t bytes))                                                 \
+    X(mem_info, "cuMemGetInfo_v2", (size_t * free, size_t * total))                                                 \
     X(mem_free, "cuMemFree_v2", (cu_address memory))                                                                \
     X(mem_alloc_managed, "cuMemAllocManaged", (cu_address * out, size_t bytes, unsigned flags))                     \
     X(mem_alloc_host, "cuMemHostAlloc", (void **out, size_t bytes, unsigned flags))                                 \
@@ -110,6 +116,7 @@ enum { /* the used values of the driver's enums */
     X(event_destroy, "cuEventDestroy_v2", (void *event))                                                            \
     X(event_record, "cuEventRecord", (void *event, void *stream))                                                   \
     X(event_query, "cuEventQuery", (void *event))                                                                   \
+    X(event_synchronize, "cuEventSynchronize", (void *event))                                                       \
     X(module_load, "cuModuleLoadData", (void **out, const void *image))                                             \
     X(module_unload, "cuModuleUnload", (void *module))                                                              \
     X(module_function, "cuModuleGetFunction", (void **out, void *module, const char *name))                         \

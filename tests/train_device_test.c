@@ -23,7 +23,6 @@ static struct hidden {
         size_t bytes;
     } blocks[MOST_BLOCKS];
     size_t nblock;
-    struct device_op *images; /* the only operation that reads host memory */
     uint64_t calls[MOST_CALLS];
     size_t ncall;
 } hidden;
@@ -81,14 +80,17 @@ enum call {
     CALL_ELEMENTWISE,
     CALL_FINITE,
     CALL_SUM,
+    CALL_MULTIPLY,
+    CALL_MOVE,
+    CALL_TAKE,
     CALL_LOSS
 };
 
 static struct device_kind hiding;
 
-static struct device *create(enum precision precision, unsigned threads)
+static struct device *create(const struct device_options *options)
 {
-    struct device *device = device_cpu.create(precision, threads);
+    struct device *device = device_cpu.create(options);
 
     device->kind = &hiding;
     return device;
@@ -130,7 +132,7 @@ static void copy_out(struct device *device, void *host, const void *from, size_t
 static void access_arguments(const struct device_op *op, void *const at[NARG], void *scratch, int access)
 {
     for (unsigned arg = 0; arg < NARG; arg++)
-        if (op->layouts[arg] != NULL && !(op == hidden.images && arg == ARG_SRC)) {
+        if (op->layouts[arg] != NULL) {
             assert_non_null(at[arg]);
             access_memory(at[arg], access);
         }
@@ -145,9 +147,13 @@ static void run(struct device_op *op, void *const at[NARG], void *scratch)
     access_arguments(op, at, scratch, PROT_NONE);
 }
 
-static struct device_op *images(struct device *device, const uint32_t shape[4], const struct device_layout *to)
+static void take(struct device_op *op, const void *from, const int32_t *labels, void *to, int32_t *to_labels,
+                 void *scratch)
 {
-    return hidden.images = device_cpu.images(device, shape, to);
+    note(CALL_TAKE, to);
+    access_all(PROT_READ | PROT_WRITE, to, to_labels, scratch);
+    device_cpu.take(op, from, labels, to, to_labels, scratch);
+    access_all(PROT_NONE, to, to_labels, scratch);
 }
 
 static void elementwise(struct device *device, enum elementwise what, struct elements e, void *a, const void *b,
@@ -178,19 +184,37 @@ static void sum(struct device *device, const struct device_sum *s)
     access_all(PROT_NONE, s->to, s->from, NULL);
 }
 
-static void loss(struct device *device, const struct loss *l, struct model_result *result)
+static void multiply(struct device *device, float *to, const float *from, const double *factors, size_t n)
 {
-    note(CALL_LOSS, l->logits);
-    access_all(PROT_READ, l->logits, l->labels, NULL);
-    device_cpu.loss(device, l, result);
-    access_all(PROT_NONE, l->logits, l->labels, NULL);
+    note(CALL_MULTIPLY, to);
+    access_all(PROT_READ | PROT_WRITE, to, from, factors);
+    device_cpu.multiply(device, to, from, factors, n);
+    access_all(PROT_NONE, to, from, factors);
 }
 
-static void loss_back(struct device *device, const struct loss *l, double factor, float *gradient)
+static void move(struct device *device, const struct device_move *m)
+{
+    note(CALL_MOVE, m->to);
+    access_all(PROT_READ | PROT_WRITE, m->to, m->towards, NULL);
+    device_cpu.move(device, m);
+    access_all(PROT_NONE, m->to, m->towards, NULL);
+}
+
+static void loss(struct device *device, const struct loss *l, struct model_result *add)
+{
+    note(CALL_LOSS, l->logits);
+    access_all(PROT_READ | PROT_WRITE, l->logits, l->labels, add);
+    device_cpu.loss(device, l, add);
+    access_all(PROT_NONE, l->logits, l->labels, add);
+}
+
+static void loss_back(struct device *device, const struct loss *l, float *gradient)
 {
     note(CALL_LOSS, gradient);
     access_all(PROT_READ | PROT_WRITE, l->logits, l->labels, gradient);
-    device_cpu.loss_back(device, l, factor, gradient);
+    access_memory(l->scale, PROT_READ);
+    device_cpu.loss_back(device, l, gradient);
+    access_memory(l->scale, PROT_NONE);
     access_all(PROT_NONE, l->logits, l->labels, gradient);
 }
 
@@ -200,6 +224,7 @@ static void hiding_init(void)
     memset(&hidden, 0, sizeof hidden);
     hiding = device_cpu;
     hiding.name = "hiding";
+    hiding.host = false;
     hiding.create = create;
     hiding.begin = begin;
     hiding.synchronize = synchronize;
@@ -207,10 +232,12 @@ static void hiding_init(void)
     hiding.copy_in = copy_in;
     hiding.copy_out = copy_out;
     hiding.run = run;
-    hiding.images = images;
+    hiding.take = take;
     hiding.elementwise = elementwise;
     hiding.finite = is_finite;
     hiding.sum = sum;
+    hiding.multiply = multiply;
+    hiding.move = move;
     hiding.loss = loss;
     hiding.loss_back = loss_back;
 }
@@ -226,6 +253,7 @@ struct loop {
     float **host, **masters; /* [n] */
     void **gradients;
     float *images, *copy;
+    double *scale; /* of the gradients */
     int32_t *labels;
     struct model_result result;
 };
@@ -267,8 +295,11 @@ static void loop_init(struct loop *l, const struct device_kind *kind, const stru
 {
     size_t most = 0;
 
-    *l = (struct loop){ .options = *options, .kind = kind, .device = kind->create(PRECISION_FP32, 1) };
-    l->options.device = kind;
+    *l = (struct loop){ .options = *options,
+                        .kind = kind,
+                        .device = kind->create(
+                            &(struct device_options){ .precision = options->precision, .threads = options->threads }) };
+    l->options.device = l->device;
     l->model = model_create(&l->options);
     l->n = model_ntensor(l->model);
     l->host = calloc(l->n, sizeof *l->host);
@@ -281,6 +312,8 @@ static void loop_init(struct loop *l, const struct device_kind *kind, const stru
         most = most < bytes_of(l, k) ? bytes_of(l, k) : most;
     }
     l->copy = calloc(1, most);
+    l->scale = kind->alloc(l->device, sizeof *l->scale);
+    kind->copy_in(l->device, l->scale, &(double){ 4 }, sizeof *l->scale);
     make_batch(l);
 }
 
@@ -317,26 +350,43 @@ static void update(struct loop *l)
     for (uint32_t k = 0; k < l->n; k++) {
         l->kind->copy_out(l->device, l->copy, l->gradients[k], bytes_of(l, k) / halves);
         for (size_t i = 0; i < model_tensor(l->model, k)->count; i++)
-            l->host[k][i] -= 0.01F * gradient_at(l, i);
+            l->host[k][i] -= 0.0025F * gradient_at(l, i);
     }
-    for (uint32_t k = 0; k < model_nstatistic(l->model); k++) {
-        const struct statistic *s = model_statistic(l->model, k);
-        for (uint32_t c = 0; c < s->count; c++)
-            s->running[c] += 0.1F * (s->batch[c] - s->running[c]);
-    }
+    l->kind->move(l->device, &(struct device_move){ model_running(l->model), model_batch(l->model), 1, 0.1F,
+                                                    model_statistics_count(l->model) });
     give_masters(l);
 }
 
 static void step(struct loop *l, int npass)
 {
     for (int pass = 0; pass < npass; pass++) {
-        model_forward(l->model, l->images, l->labels, true, 0.1, &l->result);
-        model_backward(l->model, 1, l->gradients, pass > 0, NULL, NULL);
+        model_forward(l->model, l->images, l->labels, true, 0.1);
+        model_taken(l->model);
+        model_backward(l->model, l->scale, l->gradients, pass > 0, NULL, NULL);
     }
+    l->result = model_result(l->model);
     update(l);
 }
 
 /* ---- Both devices ---- */
+
+static float *running_of(const struct loop *l)
+{
+    const size_t bytes = model_statistics_count(l->model) * sizeof(float);
+    float *host = malloc(bytes);
+
+    l->kind->copy_out(l->device, host, model_running(l->model), bytes);
+    return host;
+}
+
+static void check_statistics(const struct loop *a, const struct loop *b)
+{
+    float *ours = running_of(a), *theirs = running_of(b);
+
+    assert_memory_equal(ours, theirs, model_statistics_count(a->model) * sizeof(float));
+    free(ours);
+    free(theirs);
+}
 
 static void check_same(const struct loop *a, const struct loop *b)
 {
@@ -346,9 +396,7 @@ static void check_same(const struct loop *a, const struct loop *b)
     assert_memory_equal(model_logits(a->model), model_logits(b->model), nlogit * sizeof(float));
     for (uint32_t k = 0; k < a->n; k++)
         assert_memory_equal(a->host[k], b->host[k], bytes_of(a, k));
-    for (uint32_t k = 0; k < model_nstatistic(a->model); k++)
-        assert_memory_equal(model_statistic(a->model, k)->running, model_statistic(b->model, k)->running,
-                            model_statistic(a->model, k)->count * sizeof(float));
+    check_statistics(a, b);
 }
 
 /* The calls of the first step come again in the later ones. */
@@ -387,8 +435,10 @@ static void check(const struct model_options *options, int nstep, int npass)
         check_same(&cpu, &other);
     }
     assert_null(model_first_nonfinite(other.model));
-    model_forward(cpu.model, cpu.images, cpu.labels, false, 0, &cpu.result);
-    model_forward(other.model, other.images, other.labels, false, 0, &other.result);
+    model_forward(cpu.model, cpu.images, cpu.labels, false, 0);
+    model_forward(other.model, other.images, other.labels, false, 0);
+    cpu.result = model_result(cpu.model);
+    other.result = model_result(other.model);
     check_same(&cpu, &other);
     model_convolve(other.model);
     loop_finish(&cpu);
@@ -436,7 +486,7 @@ static void it_computes_in_bf16(void **state)
     struct model_options options = small;
 
     options.precision = options.gradients = PRECISION_BF16;
-    if (!device_cpu.has_bf16()) {
+    if (!device_cpu_has_bf16()) {
         print_message("oneDNN needs AVX-512 for bf16\n");
         skip();
     }

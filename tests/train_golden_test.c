@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Logits, gradients and statistics agree with PyTorch's, which make_train_golden.py wrote down. */
+/*
+ * Logits, gradients and statistics agree with PyTorch's, which make_train_golden.py wrote down:
+ *
+ *     train_golden_test [cuda]    on processors, or on the first GPU
+ */
 #include "device.h"
 #include "random.h"
+#include "tier.h"
 #include "unit.h"
 
 #include <math.h>
@@ -11,6 +16,8 @@
 
 enum { NSAMPLE = 8 };
 
+static const struct device_kind *kind;
+
 static const double smoothing = 0.1;
 static const double negligible = 1e-5; /* a norm of gradients that would be 0 but for rounding */
 
@@ -19,7 +26,8 @@ struct golden {
     char network[16];
     struct model *model;
     struct model_options options;
-    float **masters, **gradients;
+    struct device *device;
+    float **masters, **gradients; /* the device's */
     float *images;
     int32_t *labels;
     double autocast;         /* error of PyTorch's own gradients in bf16 */
@@ -55,13 +63,35 @@ static void initialise(const struct tensor *tensor, float amount, float *to)
         to[k] = to[k] * factor + plus + shift * (k % 2 == 0 ? 1 : -1);
 }
 
-static float **tensors(const struct model *model)
+static float **tensors(const struct golden *g)
 {
-    float **list = calloc(model_ntensor(model), sizeof *list);
+    float **list = calloc(model_ntensor(g->model), sizeof *list);
 
-    for (uint32_t k = 0; k < model_ntensor(model); k++)
-        list[k] = calloc(model_tensor(model, k)->count, sizeof **list);
+    for (uint32_t k = 0; k < model_ntensor(g->model); k++)
+        list[k] = kind->alloc(g->device, model_tensor(g->model, k)->count * sizeof **list);
     return list;
+}
+
+/* [n] floats of the device on the host, until free(). */
+static float *read_back(const struct golden *g, const float *from, size_t n)
+{
+    float *host = malloc(n * sizeof *host);
+
+    kind->copy_out(g->device, host, from, n * sizeof *host);
+    return host;
+}
+
+static void make_masters(struct golden *g, float amount)
+{
+    for (uint32_t k = 0; k < model_ntensor(g->model); k++) {
+        const struct tensor *tensor = model_tensor(g->model, k);
+        float *host = calloc(tensor->count, sizeof *host);
+
+        initialise(tensor, amount, host);
+        kind->copy_in(g->device, g->masters[k], host, tensor->count * sizeof *host);
+        free(host);
+    }
+    model_refresh(g->model, (const float *const *)g->masters);
 }
 
 static void golden_open(struct golden *g, const char *name, enum precision precision, double tolerance)
@@ -79,9 +109,11 @@ static void golden_open(struct golden *g, const char *name, enum precision preci
                             &g->options.pixels, &g->options.batch, &shift, &stream),
                      6);
     assert_int_equal(fscanf(g->file, "autocast %lf\n", &g->autocast), 1);
+    g->device = kind->create(&(struct device_options){ .precision = precision, .threads = 1 });
+    g->options.device = g->device;
     g->model = model_create(&g->options);
-    g->masters = tensors(g->model);
-    g->gradients = tensors(g->model);
+    g->masters = tensors(g);
+    g->gradients = tensors(g);
     nvalue = (size_t)g->options.batch * g->options.pixels * g->options.pixels * 3;
     g->images = calloc(nvalue, sizeof *g->images);
     g->labels = calloc(g->options.batch, sizeof *g->labels);
@@ -90,22 +122,17 @@ static void golden_open(struct golden *g, const char *name, enum precision preci
         g->images[k] *= 2;
     for (uint32_t k = 0; k < g->options.batch; k++)
         g->labels[k] = (int32_t)(k * 7 % g->options.nclass);
-    for (uint32_t k = 0; k < model_ntensor(g->model); k++)
-        initialise(model_tensor(g->model, k), (float)shift, g->masters[k]);
-    model_refresh(g->model, (const float *const *)g->masters);
+    make_masters(g, (float)shift);
 }
 
 static void golden_close(struct golden *g)
 {
-    for (uint32_t k = 0; k < model_ntensor(g->model); k++) {
-        free(g->masters[k]);
-        free(g->gradients[k]);
-    }
     free(g->masters);
     free(g->gradients);
     free(g->images);
     free(g->labels);
     model_destroy(g->model);
+    kind->destroy(g->device);
     fclose(g->file);
 }
 
@@ -161,37 +188,40 @@ static void golden_check(struct golden *g, const char *name, const float *ours, 
     judge(g, name, "a sample", e.samples);
 }
 
-/* In bf16 gradients of deep layers are noisy, PyTorch's too: ours may be as far from exact ones as those. */
+/* In 16 bits gradients of deep layers are noisy, PyTorch's too: ours may be as far from exact ones as those. */
 static void golden_check_gradients(struct golden *g)
 {
     double sum = 0;
 
     for (uint32_t k = 0; k < model_ntensor(g->model); k++) {
         const struct tensor *tensor = model_tensor(g->model, k);
+        float *gradient = read_back(g, g->gradients[k], tensor->count);
 
         if (g->options.precision == PRECISION_FP32)
-            golden_check(g, tensor->name, g->gradients[k], tensor->count);
+            golden_check(g, tensor->name, gradient, tensor->count);
         else
-            sum +=
-                fmin(1, golden_read(g, tensor->name, g->gradients[k], tensor->count).samples) / model_ntensor(g->model);
+            sum += fmin(1, golden_read(g, tensor->name, gradient, tensor->count).samples) / model_ntensor(g->model);
+        free(gradient);
     }
-    if (g->options.precision == PRECISION_BF16)
+    if (g->options.precision != PRECISION_FP32)
         print_message("%s: mean error of gradients %.3f, PyTorch's %.3f\n", g->network, sum, g->autocast);
     assert_true(sum <= 1.1 * g->autocast);
 }
 
 static void golden_evaluate(struct golden *g)
 {
-    struct model_result result;
+    const size_t count = model_statistics_count(g->model);
+    float *running;
 
+    kind->move(g->device, &(struct device_move){ model_running(g->model), model_batch(g->model), 1, 0.1F, count });
+    running = read_back(g, model_running(g->model), count);
     for (uint32_t k = 0; k < model_nstatistic(g->model); k++) {
-        struct statistic *s = model_statistic(g->model, k);
+        const struct statistic *s = model_statistic(g->model, k);
 
-        for (uint32_t c = 0; c < s->count; c++)
-            s->running[c] = 0.9F * s->running[c] + 0.1F * s->batch[c];
-        golden_check(g, s->name, s->running, s->count);
+        golden_check(g, s->name, running + s->start, s->count);
     }
-    model_forward(g->model, g->images, g->labels, false, 0, &result);
+    free(running);
+    model_forward(g->model, g->images, g->labels, false, 0);
     golden_check(g, "evaluated", model_logits(g->model), (size_t)g->options.batch * g->options.nclass);
 }
 
@@ -202,14 +232,15 @@ static void check(const char *name, enum precision precision, double tolerance)
     float loss;
 
     golden_open(&g, name, precision, tolerance);
-    model_forward(g.model, g.images, g.labels, true, smoothing, &result);
-    model_backward(g.model, 1, (void *const *)g.gradients, false, NULL, NULL);
+    model_forward(g.model, g.images, g.labels, true, smoothing);
+    result = model_result(g.model);
+    model_backward(g.model, NULL, (void *const *)g.gradients, false, NULL, NULL);
     loss = (float)(result.loss / result.n);
     golden_check(&g, "loss", &loss, 1);
     golden_check(&g, "logits", model_logits(g.model), (size_t)g.options.batch * g.options.nclass);
     golden_check_gradients(&g);
     golden_evaluate(&g);
-    print_message("%s %s: at most %.1e, %s\n", name, precision == PRECISION_BF16 ? "bf16" : "fp32", g.worst,
+    print_message("%s %s: at most %.1e, %s\n", name, (const char *[]){ "fp32", "bf16", "fp16" }[precision], g.worst,
                   g.worst_name);
     golden_close(&g);
 }
@@ -226,21 +257,35 @@ static void the_full_network_agrees_with_pytorch(void **state)
 
 static void bf16_agrees_with_pytorch(void **state)
 {
-    if (!device_cpu.has_bf16()) {
+    if (kind->host && !device_cpu_has_bf16()) {
         print_message("oneDNN needs AVX-512 for bf16\n");
         skip();
     }
     check("train_resnet20", PRECISION_BF16, 2e-2);
-    check("train_resnet50", PRECISION_BF16, 2e-2);
+    if (kind->host || full())
+        check("train_resnet50", PRECISION_BF16, 2e-2);
 }
 
-int main(void)
+static void fp16_agrees_with_pytorch(void **state)
+{
+    if (kind->host) {
+        print_message("oneDNN does not train in fp16\n");
+        skip();
+    }
+    check("train_resnet20", PRECISION_FP16, 2e-2);
+    if (full())
+        check("train_resnet50", PRECISION_FP16, 2e-2);
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_small_network_agrees_with_pytorch),
         cmocka_unit_test(the_full_network_agrees_with_pytorch),
         cmocka_unit_test(bf16_agrees_with_pytorch),
+        cmocka_unit_test(fp16_agrees_with_pytorch),
     };
 
+    kind = argc > 1 && strcmp(argv[1], "cuda") == 0 ? &device_cuda : &device_cpu;
     return cmocka_run_group_tests_name("train_golden", tests, NULL, NULL);
 }

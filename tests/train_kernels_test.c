@@ -60,7 +60,8 @@ static void check_elements(unsigned t, uint64_t n, unsigned kind, bool aligned, 
     kernel_elementwise(&l, what, types[t], n, a.at, kind == 3 ? NULL : b.at, kind >= 2 ? out.at : NULL);
     assert_near(&a, want, 0);
     if (types[t] != PLAIT_FLOAT16) {
-        struct device *device = device_cpu.create(PRECISION_FP32, 1);
+        struct device *device =
+            device_cpu.create(&(struct device_options){ .precision = PRECISION_FP32, .threads = 1 });
 
         device_cpu.elementwise(device, (enum elementwise)what, (struct elements){ precision_of(types[t]), n }, cpu.at,
                                kind == 3 ? NULL : b.at, kind >= 2 ? out.at : NULL);
@@ -203,7 +204,7 @@ static void vectors_are_scaled_and_moved(void **state)
 static void sums_over_rows_agree_with_the_cpus_device(void **state)
 {
     static const uint64_t shapes[][2] = { { 1, 1 }, { 1, 1000 }, { 2, 10 }, { 7, 33 }, { 100, 1000 }, { 1001, 3 } };
-    struct device *device = device_cpu.create(PRECISION_FP32, 1);
+    struct device *device = device_cpu.create(&(struct device_options){ .precision = PRECISION_FP32, .threads = 1 });
 
     for (unsigned s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (unsigned k = 0; k < 4; k++) { /* the last one adds */
@@ -317,13 +318,13 @@ static struct lossy lossy_make(uint32_t n, uint32_t nclass, double smoothing, ui
 
 static void lossy_check(const struct lossy *l, uint32_t grid)
 {
-    const struct loss loss = { l->loss.n, l->loss.nclass, l->loss.logits, l->loss.labels, l->loss.smoothing };
+    struct loss loss = { l->loss.n, l->loss.nclass, l->loss.logits, l->loss.labels, l->loss.smoothing, 2, NULL };
     const struct train_launcher launcher = on_host(grid);
     struct train_loss_sums got = { 100, 10, 20, 30 };
     struct array gradient = array_make(PLAIT_FLOAT32, l->logits.n, true), wanted = array_copy(&gradient);
     double *want = calloc(l->logits.n, sizeof *want), scale = 8;
     void *scratch = malloc(kernel_loss_scratch(l->loss.n));
-    struct model_result result;
+    struct model_result result = { 0 };
 
     device_cpu.loss(NULL, &loss, &result);
     kernel_loss(&launcher, &l->loss, &got, scratch);
@@ -332,7 +333,8 @@ static void lossy_check(const struct lossy *l, uint32_t grid)
         fail_msg("%u classes: the loss is %.17g instead of %.17g", l->loss.nclass, got.loss - 100, result.loss);
     assert_true(got.n == 10 + result.n && got.top1 == 20 + result.top1 && got.top5 == 30 + result.top5);
     for (unsigned k = 0; k < 2; k++) {
-        device_cpu.loss_back(NULL, &loss, k == 0 ? 0.5 : 4, wanted.at);
+        loss.scale = k == 0 ? NULL : &scale;
+        device_cpu.loss_back(NULL, &loss, wanted.at);
         for (uint64_t i = 0; i < wanted.n; i++)
             want[i] = array_get(&wanted, i);
         kernel_loss_back(&launcher, &l->loss, 0.5, k == 0 ? NULL : &scale, gradient.at);

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Each layer agrees with the plain reference, forward and backward, on random shapes. */
+/*
+ * Each layer agrees with the plain reference, forward and backward, on random shapes:
+ *
+ *     train_layers_test [cuda]    on processors, or on the first GPU
+ */
 #include "layers.h"
 #include "random.h"
 #include "train_reference.h"
@@ -10,6 +14,8 @@
 #include <string.h>
 
 enum { NDRAW = 12 };
+
+static const struct device_kind *kind;
 
 /* ---- Random numbers ---- */
 
@@ -56,32 +62,32 @@ static void lone_window(struct lone *l, uint32_t kernel, uint32_t stride, uint32
     l->values[OUT].width = network_pooled(in.width, kernel, stride, pad);
 }
 
-static void lone_init(struct lone *l, enum node_kind kind, uint64_t *state)
+static void lone_init(struct lone *l, enum node_kind node, uint64_t *state)
 {
     static const uint32_t kernels[] = { 1, 3, 7 };
     const uint32_t kernel = kernels[draw(state, 0, 2)], height = draw(state, 3, 15), width = draw(state, 3, 15);
     const struct value in = { 16 * draw(state, 1, 4), height, width };
 
-    *l = (struct lone){ .node = { .kind = kind, .in = IN, .in2 = IN2, .out = OUT, .relu = draw(state, 0, 1) } };
+    *l = (struct lone){ .node = { .kind = node, .in = IN, .in2 = IN2, .out = OUT, .relu = draw(state, 0, 1) } };
     l->network = (struct network){ &l->node, l->values, l->tensors, 1, 5, 0 };
     l->values[IMAGES] = (struct value){ 3, height, width };
     l->values[IN] = l->values[IN2] = l->values[OUT] = in;
     l->values[LOGITS] = (struct value){ 1, 1, 1 };
-    if (kind == NODE_CONVOLUTION) {
+    if (node == NODE_CONVOLUTION) {
         if (draw(state, 0, 3) == 0)
             l->node.in = IMAGES;
         l->values[OUT].channels = 16 * draw(state, 1, 4);
         lone_window(l, kernel, draw(state, 1, 2), kernel / 2);
         lone_tensor(l, 0, 4, (uint32_t[]){ l->values[OUT].channels, l->values[l->node.in].channels, kernel, kernel });
-    } else if (kind == NODE_NORM) {
+    } else if (node == NODE_NORM) {
         lone_tensor(l, 0, 1, &in.channels);
         lone_tensor(l, 1, 1, &in.channels);
-    } else if (kind == NODE_LARGEST) {
+    } else if (node == NODE_LARGEST) {
         lone_window(l, 3, 2, 1);
-    } else if (kind == NODE_AVERAGE) {
+    } else if (node == NODE_AVERAGE) {
         l->values[IN].width = height;
         lone_window(l, height, 1, 0);
-    } else if (kind == NODE_PRODUCT) {
+    } else if (node == NODE_PRODUCT) {
         l->values[IN] = (struct value){ in.channels, 1, 1 };
         l->values[LOGITS] = (struct value){ draw(state, 2, 20), 1, 1 };
         l->node.out = LOGITS;
@@ -101,22 +107,32 @@ struct pair {
     float *masters[2], *gradients[2];
 };
 
+static void *memory(struct pair *p, size_t bytes)
+{
+    return kind->alloc(p->env.device, bytes);
+}
+
+/* A value in fp32, [n][channels][height][width]; the logits lie so. */
+static const struct device_layout *plain(struct pair *p, uint32_t value)
+{
+    const struct value *v = &p->lone.values[value];
+
+    return kind->layout(p->env.device, ORDER_PLAIN, PRECISION_FP32, 4,
+                        (uint32_t[]){ p->env.batch, v->channels, v->height, v->width });
+}
+
 /* From plain doubles to a value's layout and back. */
 static void put(struct pair *p, uint32_t value, const double *from, void *to)
 {
-    const struct value *v = &p->lone.values[value];
     const size_t n = reference_count(p->reference, value);
-    const struct device_layout *plain = device_cpu.layout(
-        p->env.device, ORDER_PLAIN, PRECISION_FP32, 4, (uint32_t[]){ p->env.batch, v->channels, v->height, v->width });
-    float *values = malloc(n * sizeof *values);
+    float *values = malloc(n * sizeof *values), *there = value == LOGITS ? to : memory(p, n * sizeof *values);
 
     for (size_t k = 0; k < n; k++)
         values[k] = (float)from[k];
-    if (value == LOGITS)
-        memcpy(to, values, n * sizeof *values);
-    else
-        device_cpu.run(device_cpu.reorder(p->env.device, plain, p->env.layouts[value], false),
-                       (void *[NARG]){ [ARG_SRC] = values, [ARG_DST] = to }, p->env.scratch);
+    kind->copy_in(p->env.device, there, values, n * sizeof *values);
+    if (value != LOGITS)
+        kind->run(kind->reorder(p->env.device, plain(p, value), p->env.layouts[value], false),
+                  (void *[NARG]){ [ARG_SRC] = there, [ARG_DST] = to }, p->env.scratch);
     free(values);
 }
 
@@ -133,7 +149,7 @@ static double difference(const float *ours, const double *wanted, size_t n)
 
 static double tolerance(const struct pair *p)
 {
-    return p->env.precision == PRECISION_BF16 ? 1e-2 : 1e-5;
+    return p->env.precision != PRECISION_FP32 ? 1e-2 : kind->host ? 1e-5 : 1e-4;
 }
 
 static void check_tensor(const struct pair *p, const char *what, const float *ours, const double *wanted, size_t n)
@@ -146,17 +162,13 @@ static void check_tensor(const struct pair *p, const char *what, const float *ou
 
 static void check_value(struct pair *p, const char *what, uint32_t value, void *ours, const double *wanted)
 {
-    const struct value *v = &p->lone.values[value];
     const size_t n = reference_count(p->reference, value);
-    const struct device_layout *plain = device_cpu.layout(
-        p->env.device, ORDER_PLAIN, PRECISION_FP32, 4, (uint32_t[]){ p->env.batch, v->channels, v->height, v->width });
-    float *values = malloc(n * sizeof *values);
+    float *values = malloc(n * sizeof *values), *there = value == LOGITS ? ours : memory(p, n * sizeof *values);
 
-    if (value == LOGITS)
-        memcpy(values, ours, n * sizeof *values);
-    else
-        device_cpu.run(device_cpu.reorder(p->env.device, p->env.layouts[value], plain, false),
-                       (void *[NARG]){ [ARG_SRC] = ours, [ARG_DST] = values }, p->env.scratch);
+    if (value != LOGITS)
+        kind->run(kind->reorder(p->env.device, p->env.layouts[value], plain(p, value), false),
+                  (void *[NARG]){ [ARG_SRC] = ours, [ARG_DST] = there }, p->env.scratch);
+    kind->copy_out(p->env.device, values, there, n * sizeof *values);
     check_tensor(p, what, values, wanted, n);
     free(values);
 }
@@ -176,18 +188,16 @@ static void pair_fill(struct pair *p, uint64_t *state)
     fill(r->gradients[p->lone.node.out], reference_count(r, p->lone.node.out), state);
     for (uint32_t t = 0; t < p->lone.network.ntensor; t++) {
         const size_t n = p->lone.tensors[t].count;
+        float *values = malloc(n * sizeof *values);
 
         fill(r->tensors[t], n, state);
-        p->masters[t] = malloc(n * sizeof(float));
-        p->gradients[t] = malloc(n * sizeof(float));
         for (size_t k = 0; k < n; k++)
-            p->masters[t][k] = (float)r->tensors[t][k];
+            values[k] = (float)r->tensors[t][k];
+        p->masters[t] = memory(p, n * sizeof(float));
+        p->gradients[t] = memory(p, n * sizeof(float));
+        kind->copy_in(p->env.device, p->masters[t], values, n * sizeof *values);
+        free(values);
     }
-}
-
-static void *memory(struct pair *p, size_t bytes)
-{
-    return device_cpu.alloc(p->env.device, bytes);
 }
 
 static void pair_connect(struct pair *p)
@@ -208,22 +218,23 @@ static void pair_connect(struct pair *p)
     l->workspace = memory(p, l->workspace_bytes);
 }
 
-static void pair_create(struct pair *p, enum node_kind kind, enum precision precision, uint64_t *state)
+static void pair_create(struct pair *p, enum node_kind node, enum precision precision, uint64_t *state)
 {
     memset(p, 0, sizeof *p);
-    lone_init(&p->lone, kind, state);
-    p->env = (struct environment){ .device = device_cpu.create(precision, 1),
-                                   .network = &p->lone.network,
-                                   .layouts = p->layouts,
-                                   .precision = precision,
-                                   .batch = draw(state, 1, 4),
-                                   .training = true };
+    lone_init(&p->lone, node, state);
+    p->env =
+        (struct environment){ .device = kind->create(&(struct device_options){ .precision = precision, .threads = 1 }),
+                              .network = &p->lone.network,
+                              .layouts = p->layouts,
+                              .precision = precision,
+                              .batch = draw(state, 1, 4),
+                              .training = true };
     p->reference = reference_create(&p->lone.network, p->env.batch);
     for (uint32_t k = IN; k <= IN2; k++) {
         const struct value v = p->lone.values[k];
 
-        p->layouts[k] = device_cpu.layout(p->env.device, ORDER_FASTEST, precision, 4,
-                                          (uint32_t[]){ p->env.batch, v.channels, v.height, v.width });
+        p->layouts[k] = kind->layout(p->env.device, ORDER_FASTEST, precision, 4,
+                                     (uint32_t[]){ p->env.batch, v.channels, v.height, v.width });
     }
     layer_create(&p->layer, &p->env, &p->lone.node);
     pair_connect(p);
@@ -232,12 +243,8 @@ static void pair_create(struct pair *p, enum node_kind kind, enum precision prec
 
 static void pair_destroy(struct pair *p)
 {
-    for (uint32_t t = 0; t < p->lone.network.ntensor; t++) {
-        free(p->masters[t]);
-        free(p->gradients[t]);
-    }
     layer_destroy(&p->layer);
-    device_cpu.destroy(p->env.device);
+    kind->destroy(p->env.device);
     reference_destroy(p->reference);
 }
 
@@ -279,70 +286,96 @@ static void pair_backward(struct pair *p)
     reference_backward(p->reference);
     if (p->layer.diff_in != NULL)
         check_value(p, "the gradient of the input", node->in, p->layer.diff_in, p->reference->gradients[node->in]);
-    for (uint32_t t = 0; t < p->lone.network.ntensor; t++)
-        check_tensor(p, "the gradient of a tensor", p->gradients[t], p->reference->diffs[t], p->lone.tensors[t].count);
+    for (uint32_t t = 0; t < p->lone.network.ntensor; t++) {
+        const size_t n = p->lone.tensors[t].count;
+        float *values = malloc(n * sizeof *values);
+
+        kind->copy_out(p->env.device, values, p->gradients[t], n * sizeof *values);
+        check_tensor(p, "the gradient of a tensor", values, p->reference->diffs[t], n);
+        free(values);
+    }
 }
 
-static void check_kind(enum node_kind kind, enum precision precision)
+static const char *const precision_names[] = { "fp32", "bf16", "fp16" };
+
+static void check_node(enum node_kind node, enum precision precision)
 {
     for (uint64_t seed = 1; seed <= NDRAW; seed++) {
         uint64_t state = seed;
         struct pair p;
 
-        pair_create(&p, kind, precision, &state);
-        print_message("kind %d seed %d %s: %u images of %u x %u x %u, kernel %u, stride %u\n", kind, (int)seed,
-                      precision == PRECISION_BF16 ? "bf16" : "fp32", p.env.batch,
-                      p.lone.values[p.lone.node.in].channels, p.lone.values[IN].height, p.lone.values[IN].width,
-                      p.lone.node.kernel, p.lone.node.stride);
+        pair_create(&p, node, precision, &state);
+        print_message("kind %d seed %d %s: %u images of %u x %u x %u, kernel %u, stride %u\n", node, (int)seed,
+                      precision_names[precision], p.env.batch, p.lone.values[p.lone.node.in].channels,
+                      p.lone.values[IN].height, p.lone.values[IN].width, p.lone.node.kernel, p.lone.node.stride);
         pair_forward(&p);
         pair_backward(&p);
         pair_destroy(&p);
     }
 }
 
+static void check_all(enum precision precision)
+{
+    for (int node = NODE_CONVOLUTION; node < NODE_NKIND; node++)
+        check_node((enum node_kind)node, precision);
+}
+
 static void every_layer_agrees_in_bf16(void **state)
 {
-    if (!device_cpu.has_bf16()) {
+    if (kind->host && !device_cpu_has_bf16()) {
         print_message("oneDNN needs AVX-512 for bf16\n");
         skip();
     }
-    for (int kind = NODE_CONVOLUTION; kind <= NODE_PRODUCT; kind++)
-        check_kind((enum node_kind)kind, PRECISION_BF16);
+    check_all(PRECISION_BF16);
+}
+
+static void every_layer_agrees_in_fp16(void **state)
+{
+    if (kind->host) {
+        print_message("oneDNN does not train in fp16\n");
+        skip();
+    }
+    check_all(PRECISION_FP16);
 }
 
 static void convolutions_agree_with_the_reference(void **state)
 {
-    check_kind(NODE_CONVOLUTION, PRECISION_FP32);
+    check_node(NODE_CONVOLUTION, PRECISION_FP32);
 }
 
 static void norms_agree_with_the_reference(void **state)
 {
-    check_kind(NODE_NORM, PRECISION_FP32);
+    check_node(NODE_NORM, PRECISION_FP32);
 }
 
 static void ends_of_blocks_agree_with_the_reference(void **state)
 {
-    check_kind(NODE_ADD, PRECISION_FP32);
+    check_node(NODE_ADD, PRECISION_FP32);
 }
 
 static void pooling_agrees_with_the_reference(void **state)
 {
-    check_kind(NODE_LARGEST, PRECISION_FP32);
-    check_kind(NODE_AVERAGE, PRECISION_FP32);
+    check_node(NODE_LARGEST, PRECISION_FP32);
+    check_node(NODE_AVERAGE, PRECISION_FP32);
 }
 
 static void products_agree_with_the_reference(void **state)
 {
-    check_kind(NODE_PRODUCT, PRECISION_FP32);
+    check_node(NODE_PRODUCT, PRECISION_FP32);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions_agree_with_the_reference),   cmocka_unit_test(norms_agree_with_the_reference),
-        cmocka_unit_test(ends_of_blocks_agree_with_the_reference), cmocka_unit_test(pooling_agrees_with_the_reference),
-        cmocka_unit_test(products_agree_with_the_reference),       cmocka_unit_test(every_layer_agrees_in_bf16),
+        cmocka_unit_test(convolutions_agree_with_the_reference),
+        cmocka_unit_test(norms_agree_with_the_reference),
+        cmocka_unit_test(ends_of_blocks_agree_with_the_reference),
+        cmocka_unit_test(pooling_agrees_with_the_reference),
+        cmocka_unit_test(products_agree_with_the_reference),
+        cmocka_unit_test(every_layer_agrees_in_bf16),
+        cmocka_unit_test(every_layer_agrees_in_fp16),
     };
 
+    kind = argc > 1 && strcmp(argv[1], "cuda") == 0 ? &device_cuda : &device_cpu;
     return cmocka_run_group_tests_name("train_layers", tests, NULL, NULL);
 }

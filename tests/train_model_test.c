@@ -77,8 +77,9 @@ static struct model_result train_pass(struct setup *s, double smoothing, bool ac
 {
     struct model_result result;
 
-    model_forward(s->model, s->images, s->labels, true, smoothing, &result);
-    model_backward(s->model, 1, (void *const *)s->gradients, accumulate, NULL, NULL);
+    model_forward(s->model, s->images, s->labels, true, smoothing);
+    result = model_result(s->model);
+    model_backward(s->model, NULL, (void *const *)s->gradients, accumulate, NULL, NULL);
     return result;
 }
 
@@ -188,12 +189,21 @@ static void all_gradients_agree_with_the_reference(void **state)
     setup_finish(&s);
 }
 
+static const float *batch_of(const struct model *model, uint32_t k)
+{
+    return model_batch(model) + model_statistic(model, k)->start;
+}
+
+static float *running_of(const struct model *model, uint32_t k)
+{
+    return model_running(model) + model_statistic(model, k)->start;
+}
+
 /* And evaluation takes the running ones. */
 static void statistics_are_of_the_batch(void **state)
 {
     struct setup s;
     struct whole w;
-    struct model_result result;
 
     setup_init(&s, small_options());
     whole_init(&w, &s);
@@ -207,16 +217,16 @@ static void statistics_are_of_the_batch(void **state)
             continue;
         for (uint32_t c = 0; c < v->channels; c++)
             w.reference->variances[k][c] *= count / (count - 1);
-        assert_true(difference(model_statistic(s.model, at)->batch, w.reference->means[k], v->channels) < 1e-4);
-        assert_true(difference(model_statistic(s.model, at + 1)->batch, w.reference->variances[k], v->channels) < 1e-4);
+        assert_true(difference(batch_of(s.model, at), w.reference->means[k], v->channels) < 1e-4);
+        assert_true(difference(batch_of(s.model, at + 1), w.reference->variances[k], v->channels) < 1e-4);
         for (uint32_t c = 0; c < v->channels; c++) {
-            w.reference->running_mean[k][c] = model_statistic(s.model, at)->running[c] = 0.5F;
-            w.reference->running_variance[k][c] = model_statistic(s.model, at + 1)->running[c] = 2;
+            w.reference->running_mean[k][c] = running_of(s.model, at)[c] = 0.5F;
+            w.reference->running_variance[k][c] = running_of(s.model, at + 1)[c] = 2;
         }
         at += 2;
     }
     reference_forward(w.reference, false);
-    model_forward(s.model, s.images, s.labels, false, 0, &result);
+    model_forward(s.model, s.images, s.labels, false, 0);
     assert_true(difference(model_logits(s.model), w.reference->values[w.network->nvalue - 1], BATCH * NCLASS) < 1e-4);
     whole_finish(&w);
     setup_finish(&s);
@@ -226,13 +236,12 @@ static void a_model_for_evaluation_gives_the_same_logits(void **state)
 {
     struct model_options options = small_options();
     struct setup training, evaluating;
-    struct model_result result[2];
 
     setup_init(&training, options);
     options.training = false;
     setup_init(&evaluating, options);
-    model_forward(training.model, training.images, training.labels, false, 0, &result[0]);
-    model_forward(evaluating.model, evaluating.images, evaluating.labels, false, 0, &result[1]);
+    model_forward(training.model, training.images, training.labels, false, 0);
+    model_forward(evaluating.model, evaluating.images, evaluating.labels, false, 0);
     assert_memory_equal(model_logits(training.model), model_logits(evaluating.model), BATCH * NCLASS * sizeof(float));
     assert_true(model_memory(evaluating.model).activations < model_memory(training.model).activations);
     setup_finish(&training);
@@ -316,7 +325,8 @@ static void the_first_class_and_the_first_five_count(void **state)
     options.nclass = CLASSES;
     options.batch = IMAGES;
     setup_init(&s, options);
-    model_forward(s.model, s.images, s.labels, false, 0, &result);
+    model_forward(s.model, s.images, s.labels, false, 0);
+    result = model_result(s.model);
     for (uint32_t k = 0; k < IMAGES; k++) {
         const float *x = model_logits(s.model) + (size_t)k * CLASSES;
         for (uint32_t c = 0; c < CLASSES; c++) {
@@ -327,7 +337,8 @@ static void the_first_class_and_the_first_five_count(void **state)
                 s.labels[k] = (int32_t)c;
         }
     }
-    model_forward(s.model, s.images, s.labels, false, 0, &result);
+    model_forward(s.model, s.images, s.labels, false, 0);
+    result = model_result(s.model);
     assert_int_equal(result.n, IMAGES);
     assert_int_equal(result.top1, 1);
     assert_int_equal(result.top5, 5);
@@ -352,7 +363,7 @@ static void each_gradient_is_ready_once_and_in_order(void **state)
 
     setup_init(&s, small_options());
     train_pass(&s, 0, false);
-    model_backward(s.model, 1, (void *const *)s.gradients, false, see, &seen);
+    model_backward(s.model, NULL, (void *const *)s.gradients, false, see, &seen);
     assert_int_equal(seen.n, model_ntensor(s.model));
     assert_memory_equal(seen.order, model_backward_order(s.model), seen.n * sizeof *seen.order);
     setup_finish(&s);
@@ -384,9 +395,11 @@ static void unlabelled_images_count_for_nothing(void **state)
     struct setup s;
 
     setup_init(&s, small_options());
-    model_forward(s.model, s.images, s.labels, false, 0, &all);
+    model_forward(s.model, s.images, s.labels, false, 0);
+    all = model_result(s.model);
     s.labels[1] = s.labels[3] = -1;
-    model_forward(s.model, s.images, s.labels, false, 0, &part);
+    model_forward(s.model, s.images, s.labels, false, 0);
+    part = model_result(s.model);
     assert_int_equal(all.n, BATCH);
     assert_int_equal(part.n, BATCH - 2);
     assert_true(part.loss < all.loss);

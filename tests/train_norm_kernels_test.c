@@ -263,7 +263,8 @@ enum { IMAGES = 3, CHANNELS = 16, SIDE = 11, PIXELS = SIDE * SIDE, COUNT = IMAGE
 static struct cpu cpu_make(void)
 {
     const uint32_t shape[4] = { IMAGES, CHANNELS, SIDE, SIDE };
-    struct cpu c = { .device = device_cpu.create(PRECISION_FP32, 1) };
+    struct cpu c = { .device =
+                         device_cpu.create(&(struct device_options){ .precision = PRECISION_FP32, .threads = 1 }) };
 
     c.fastest = device_cpu.layout(c.device, ORDER_FASTEST, PRECISION_FP32, 4, shape);
     const struct device_layout *plain = device_cpu.layout(c.device, ORDER_PLAIN, PRECISION_FP32, 4, shape);

@@ -31,6 +31,8 @@ static const struct {
     { "print-every", "lines of the output" },
     { "data-path", "a place" },
     { "amp", "another name of --precision bf16, which is kept" },
+    { "tf32", "the machine's" },
+    { "any-order", "the machine's" },
     { "plot", "a place" },
     { "trace", "a place" },
     { "evaluate-only", "another thing to do" },

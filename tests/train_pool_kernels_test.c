@@ -237,7 +237,8 @@ static void the_cpus_device_gives_the_same(void **state)
     for (unsigned s = 0; s < 2; s++) {
         struct kernel_pool p = shapes[s];
         const struct device_pool shape = { p.n, p.channels, p.height, p.width, p.kernel, p.stride, p.pad, p.average };
-        struct device *device = device_cpu.create(PRECISION_FP32, 1);
+        struct device *device =
+            device_cpu.create(&(struct device_options){ .precision = PRECISION_FP32, .threads = 1 });
         uint64_t seed = 6;
 
         p.type = PLAIT_FLOAT32;

@@ -71,7 +71,7 @@ static struct resume *list(struct run *r)
     resume_real(l, "least", &r->strange[3]);
     resume_loss_scale(l, &r->scale);
     resume_weights(l, &r->model, r->model.masters);
-    resume_statistics(l, &r->model, NULL);
+    resume_statistics(l, &r->model, r->model.running[0]);
     resume_momentum(l, &r->model, r->model.momenta);
     resume_optional(l, &ours, &r->found);
     return l;
@@ -322,7 +322,7 @@ static void an_optional_tensor_of_another_shape_is_left_as_it_is(void **state)
 
 static const char *load(struct run *r, const char *name, bool new_classifier)
 {
-    return weights_load(in_folder(name), NULL, &r->model, r->model.masters, new_classifier);
+    return weights_load(in_folder(name), NULL, &r->model, r->model.masters, r->model.running[0], new_classifier);
 }
 
 static void weights_of_a_checkpoint_are_a_beginning_of_another_run(void **state)
@@ -455,10 +455,12 @@ static int rank_restores(const struct plait_unique_id *id, uint32_t rank, const 
     if (why != NULL || !same(was, &is) || !is.found)
         return 2;
     begin(&is, 10, 7 + (float)rank);
-    why = weights_load(rank == 0 ? in_folder(CHECKPOINT) : "/nonexistent", comm, &is.model, is.model.masters, false);
+    why = weights_load(rank == 0 ? in_folder(CHECKPOINT) : "/nonexistent", comm, &is.model, is.model.masters,
+                       is.model.running[0], false);
     if (why != NULL || memcmp(is.model.values, was->model.values, sizeof is.model.values) != 0)
         return 3;
-    why = weights_load(rank == 0 ? "/nonexistent" : in_folder(CHECKPOINT), comm, &is.model, is.model.masters, false);
+    why = weights_load(rank == 0 ? "/nonexistent" : in_folder(CHECKPOINT), comm, &is.model, is.model.masters,
+                       is.model.running[0], false);
     if (why == NULL || strstr(why, "/nonexistent: No such file") == NULL)
         return 4;
     return plait_comm_destroy(comm) == PLAIT_OK ? 0 : 5;

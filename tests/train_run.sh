@@ -12,7 +12,7 @@ fail() {
 run() { # NAME OPTIONS: quietly; its log is NAME/log.jsonl
     local name=$data/$1
     shift
-    "$train" "$data/images" --pixels 16 --batch 16 --micro 4 --threads 1 --data-threads 1 --evaluate-every 0 --epochs 13 \
+    timeout "${LIMIT-300}" "$train" "$data/images" --pixels 16 --batch 16 --micro 4 --threads 1 --data-threads 1 --evaluate-every 0 --epochs 13 \
         "$@" >"$name.out" 2>&1
 }
 weights() {

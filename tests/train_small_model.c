@@ -34,7 +34,7 @@ void small_model(struct model *m, uint32_t nclass, float fill)
         }
     }
     for (uint32_t s = 0; s < SMALL_NSTATISTIC; s++) {
-        m->statistics[s] = (struct statistic){ .count = 2, .running = m->running[s] };
+        m->statistics[s] = (struct statistic){ .count = 2, .start = s * SMALL_MOST };
         snprintf(m->statistics[s].name, sizeof m->statistics[s].name, "bn1.running_%s", s == 0 ? "mean" : "var");
         for (uint32_t i = 0; i < 2; i++, fill += 1)
             m->running[s][i] = fill;
@@ -65,7 +65,7 @@ uint32_t model_nstatistic(const struct model *model)
     return SMALL_NSTATISTIC;
 }
 
-struct statistic *model_statistic(struct model *model, uint32_t k)
+const struct statistic *model_statistic(const struct model *model, uint32_t k)
 {
     return &model->statistics[k];
 }

@@ -3,16 +3,16 @@
  * A device computes a network's passes in memory of its own. This page is all that layers.c and model.c know of it;
  * device_cpu.c and dnn.c (oneDNN) implement it on CPUs.
  *
- * The host must not touch a device's memory: only the functions below do. Pointers are to the device's memory, unless a
- * comment says "host". A device does its work in the order of the calls, but maybe later; a function that returns a
- * result to the host waits for it. No function allocates memory but create(), alloc() and those that make a layout or
- * an operation.
+ * Only the functions below touch a device's memory, unless kind->host says that it is the host's. Pointers are to the
+ * device's memory, unless a comment says "host". A device does its work in the order of the calls, but maybe later; a
+ * function that returns a result to the host waits for it. No function allocates memory but create(), alloc(),
+ * alloc_host() and those that make a layout or an operation.
  *
  * A layout is how a tensor lies in memory. Activations and their gradients share the layout in which the device
  * convolves fastest, so none is reordered between layers. Weights have the layout that each convolution wants, and are
  * reordered from and to the caller's plain layout. An operation is made once and run often.
  *
- * A device that cannot do something, or has no memory left, ends the program with a message.
+ * A device that cannot do something, or has no memory left, ends the program with a message that names the remedy.
  *
  * Thread: a device and what it made belong to one thread; several threads may have one each.
  */
@@ -48,10 +48,19 @@ enum device_arg { /* of an operation */
                   NARG
 };
 
+struct device_options {
+    enum precision precision; /* of activations */
+    unsigned threads;         /* of the host, that an operation uses */
+    int number;               /* of a GPU */
+    bool tf32;                /* fp32 convolutions and products may round their operands to TF32 */
+    bool any_order;           /* faster algorithms whose sums may differ in the last bits from run to run */
+};
+
 /* An implementation has more after these members. */
 struct device {
     const struct device_kind *kind;
     size_t scratch; /* bytes that operations need: the maximum over all made so far */
+    void *stream;   /* the CUDA stream that has its work; NULL: the work is done when a function returns */
 };
 
 struct device_layout {
@@ -80,6 +89,12 @@ struct device_pool {
     bool average; /* false: max pooling */
 };
 
+struct device_images {
+    uint32_t n, channels, height, width;
+    bool bytes;                   /* else normalised floats */
+    double mean[3], deviation[3]; /* of bytes, as fractions of 255 */
+};
+
 struct device_product { /* fp32: DST [rows][columns] = SRC [rows][inner] x WEIGHTS [inner][columns] */
     uint32_t rows, inner, columns;
     bool src_columns, weights_columns; /* lie as [inner][rows], [columns][inner] */
@@ -103,7 +118,7 @@ enum elementwise {
 
 struct device_sum { /* TO [columns] = or += the sums over the rows of FROM; of one row: a copy */
     void *to;
-    enum precision type; /* of TO: bf16 is rounded to nearest even */
+    enum precision type; /* of TO: 16 bits are rounded to nearest even */
     bool add;            /* fp32 only */
     const float *from;   /* [rows][columns] */
     size_t rows, columns;
@@ -114,23 +129,32 @@ struct loss { /* cross entropy of the softmax, with smoothed labels */
     const float *logits;   /* [n][nclass] */
     const int32_t *labels; /* [n] -1: no image */
     double smoothing;
+    double divisor;      /* of the gradient */
+    const double *scale; /* of the gradient: one number; NULL: 1 */
+};
+
+/* to[k] += weight (factor towards[k] - to[k]) */
+struct device_move {
+    float *to;
+    const float *towards;
+    float factor, weight;
+    size_t n;
 };
 
 struct device_kind {
     const char *name;
+    bool host;  /* its memory is the host's */
+    bool bytes; /* it takes images as bytes, and normalises them, too */
 
-    /* Can it compute in bf16? Without emulation, which has half the speed of fp32? */
-    bool (*has_bf16)(void);
-    bool (*bf16_fast)(void);
-
-    /* precision: of activations. threads: of the host, that an operation uses */
-    struct device *(*create)(enum precision precision, unsigned threads);
+    struct device *(*create)(const struct device_options *options);
     void (*destroy)(struct device *device);     /* and all its memory, layouts and operations; NULL is allowed */
     void (*begin)(struct device *device);       /* a pass, on the calling thread */
     void (*synchronize)(struct device *device); /* wait until all work is done */
 
-    /* Memory, zeroed and aligned for operations. Copies have been made when they return. */
+    /* Memory, zeroed and aligned for operations. alloc_host: of the host, from which images are copied fastest */
     void *(*alloc)(struct device *device, size_t bytes);
+    void *(*alloc_host)(struct device *device, size_t bytes);
+    /* They wait for all work before, and have copied when they return. */
     void (*copy_in)(struct device *device, void *to, const void *host, size_t bytes);
     void (*copy_out)(struct device *device, void *host, const void *from, size_t bytes);
 
@@ -156,23 +180,46 @@ struct device_kind {
     /*
      * The backward form of a convolution, norm or pooling. A layout that both have is one pointer.
      *
-     * convolution  DIFF_DST, WEIGHTS -> DIFF_SRC, or SRC, DIFF_DST -> DIFF_WEIGHTS (fp32): as `result` says
-     * norm         SRC, MEAN, VARIANCE, SCALE, WORKSPACE, DIFF_DST -> DIFF_SRC, DIFF_SCALE, DIFF_SHIFT; in place too
+     * convolution  DIFF_DST, WEIGHTS -> DIFF_SRC, or SRC, DIFF_DST -> DIFF_WEIGHTS: as `result` says
+     * norm         SRC, MEAN, VARIANCE, SCALE, SHIFT, WORKSPACE, DIFF_DST -> DIFF_SRC, DIFF_SCALE, DIFF_SHIFT; in place
      * pooling      DIFF_DST, WORKSPACE -> DIFF_SRC
      */
     struct device_op *(*back)(const struct device_op *forward, enum device_arg result);
-    /* SRC (host: fp32 [n][height][width][channels] of this shape) -> DST */
-    struct device_op *(*images)(struct device *device, const uint32_t shape[4], const struct device_layout *to);
+
+    /*
+     * Images and labels of the host. take() may copy later; taken() waits until the host may write both again.
+     *
+     * images  host: [n][height][width][channels]
+     * to      in the layout given to images()
+     * labels  host, and [n] of the device
+     * scratch device->scratch bytes
+     */
+    struct device_op *(*images)(struct device *device, const struct device_images *shape,
+                                const struct device_layout *to);
+    void (*take)(struct device_op *op, const void *images, const int32_t *labels, void *to, int32_t *to_labels,
+                 void *scratch);
+    void (*taken)(struct device *device);
 
     void (*elementwise)(struct device *device, enum elementwise what, struct elements e, void *a, const void *b,
                         const void *out);
     bool (*finite)(struct device *device, struct elements e, const void *a); /* are all elements? */
     void (*sum)(struct device *device, const struct device_sum *sum);
-    /* result: host. gradient: [n][nclass] of (factor x the sum over the labelled images) */
-    void (*loss)(struct device *device, const struct loss *loss, struct model_result *result);
-    void (*loss_back)(struct device *device, const struct loss *loss, double factor, float *gradient);
+    /* to[k] = factors[k] from[k] */
+    void (*multiply)(struct device *device, float *to, const float *from, const double *factors, size_t n);
+    void (*move)(struct device *device, const struct device_move *move);
+    void (*loss)(struct device *device, const struct loss *loss, struct model_result *add);
+    /* gradient: [n][nclass] of scale / divisor x the sum over the labelled images */
+    void (*loss_back)(struct device *device, const struct loss *loss, float *gradient);
 };
 
 extern const struct device_kind device_cpu;
+extern const struct device_kind device_cuda; /* cuda/device_cuda.c */
+
+/* The number of the GPU of a machine's rank: they are spread over all that there are. */
+int device_cuda_of(uint32_t rank);
+
+/* Can oneDNN compute in bf16 here? Without emulation, which has half the speed of fp32? */
+bool device_cpu_has_bf16(void);
+bool device_cpu_bf16_fast(void);
 
 #endif

@@ -40,7 +40,7 @@ static void cpu_destroy(struct device *device)
 }
 
 /* Work is done when a function returns. */
-static void cpu_synchronize(struct device *device)
+static void cpu_wait(struct device *device)
 {
     (void)device;
 }
@@ -57,6 +57,13 @@ static void cpu_elementwise(struct device *device, enum elementwise what, struct
     elements_run(what, e, dnn_of(device)->threads, a, b, out);
 }
 
+static void cpu_take(struct device_op *op, const void *images, const int32_t *labels, void *to, int32_t *to_labels,
+                     void *scratch)
+{
+    memcpy(to_labels, labels, dnn_images_count(op) * sizeof *labels);
+    dnn_run(op, (void *[NARG]){ [ARG_SRC] = (void *)(uintptr_t)images, [ARG_DST] = to }, scratch);
+}
+
 static bool cpu_finite(struct device *device, struct elements e, const void *a)
 {
     (void)device;
@@ -65,13 +72,13 @@ static bool cpu_finite(struct device *device, struct elements e, const void *a)
 
 const struct device_kind device_cpu = {
     .name = "cpu",
-    .has_bf16 = dnn_has_bf16,
-    .bf16_fast = dnn_bf16_fast,
+    .host = true,
     .create = dnn_create,
     .destroy = cpu_destroy,
     .begin = dnn_begin,
-    .synchronize = cpu_synchronize,
+    .synchronize = cpu_wait,
     .alloc = cpu_alloc,
+    .alloc_host = cpu_alloc,
     .copy_in = cpu_copy,
     .copy_out = cpu_copy,
     .layout = dnn_layout,
@@ -83,9 +90,13 @@ const struct device_kind device_cpu = {
     .reorder = dnn_reorder,
     .back = dnn_back,
     .images = dnn_images,
+    .take = cpu_take,
+    .taken = cpu_wait,
     .elementwise = cpu_elementwise,
     .finite = cpu_finite,
     .sum = elements_sum,
+    .multiply = elements_multiply,
+    .move = elements_move,
     .loss = loss_forward,
     .loss_back = loss_backward,
 };

@@ -42,12 +42,12 @@ static bool has(unsigned isa)
     return (dnnl_get_effective_cpu_isa() & isa) == isa;
 }
 
-bool dnn_has_bf16(void)
+bool device_cpu_has_bf16(void)
 {
     return has(dnnl_cpu_isa_avx512_core);
 }
 
-bool dnn_bf16_fast(void)
+bool device_cpu_bf16_fast(void)
 {
     return has(dnnl_cpu_isa_avx512_core_bf16);
 }
@@ -324,12 +324,21 @@ struct device_op *dnn_reorder(struct device *device, const struct device_layout 
     return reorder(dnn_of(device), dnn_desc(from), dnn_desc(to), add);
 }
 
-struct device_op *dnn_images(struct device *device, const uint32_t shape[4], const struct device_layout *to)
+struct device_op *dnn_images(struct device *device, const struct device_images *s, const struct device_layout *to)
 {
     struct dnn *dnn = dnn_of(device);
+    struct device_op *op = reorder(dnn, dnn_tensor4(dnn, s->n, s->channels, s->height, s->width, dnnl_f32, dnnl_nhwc),
+                                   dnn_desc(to), false);
 
-    return reorder(dnn, dnn_tensor4(dnn, shape[0], shape[1], shape[2], shape[3], dnnl_f32, dnnl_nhwc), dnn_desc(to),
-                   false);
+    if (s->bytes)
+        give_up(1, "processors take images as floats, not as bytes; this is a bug");
+    ((struct dnn_op *)op)->images = s->n;
+    return op;
+}
+
+uint32_t dnn_images_count(const struct device_op *op)
+{
+    return ((const struct dnn_op *)op)->images;
 }
 
 /* ---- All together ---- */
@@ -350,13 +359,13 @@ static dnnl_primitive_attr_t attributes(bool add)
     return attributes;
 }
 
-struct device *dnn_create(enum precision precision, unsigned threads)
+struct device *dnn_create(const struct device_options *options)
 {
     struct dnn *dnn = allocate(1, sizeof *dnn);
 
     dnn->device.kind = &device_cpu;
-    dnn->threads = threads == 0 ? 1 : threads;
-    dnn->type = data_type(precision);
+    dnn->threads = options->threads == 0 ? 1 : options->threads;
+    dnn->type = data_type(options->precision);
     dnn_begin(&dnn->device);
     dnn_must(dnnl_engine_create(&dnn->engine, dnnl_cpu, 0), "an engine");
     dnn_must(dnnl_stream_create(&dnn->stream, dnn->engine, dnnl_stream_in_order), "a stream");

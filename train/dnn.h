@@ -26,6 +26,8 @@ struct dnn_op {
     struct device_convolution convolution;
     struct device_pool pool;
     unsigned norm; /* flags */
+
+    uint32_t images; /* of an operation that dnn_images() made */
 };
 
 struct dnn_block { /* of memory */
@@ -49,9 +51,7 @@ struct dnn {
 
 /* ---- Functions of the device, as device.h has them ---- */
 
-bool dnn_has_bf16(void);
-bool dnn_bf16_fast(void);
-struct device *dnn_create(enum precision precision, unsigned threads);
+struct device *dnn_create(const struct device_options *options);
 void dnn_destroy(struct device *device);
 void dnn_begin(struct device *device);
 const struct device_layout *dnn_layout(struct device *device, enum device_order order, enum precision type,
@@ -64,7 +64,8 @@ struct device_op *dnn_product(struct device *device, const struct device_product
 struct device_op *dnn_reorder(struct device *device, const struct device_layout *from, const struct device_layout *to,
                               bool add);
 struct device_op *dnn_back(const struct device_op *forward, enum device_arg result);
-struct device_op *dnn_images(struct device *device, const uint32_t shape[4], const struct device_layout *to);
+struct device_op *dnn_images(struct device *device, const struct device_images *shape, const struct device_layout *to);
+uint32_t dnn_images_count(const struct device_op *op);
 
 /* ---- Shared by dnn.c and dnn_convolution.c ---- */
 

@@ -9,6 +9,7 @@
 #include "run.h"
 
 #include <plait/plan.h>
+#include <plait/stream.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -25,22 +26,29 @@ struct calibration {
 
 static const double seconds = 1; /* for passes, and again for buckets */
 
+static void synchronize(const struct calibration *c)
+{
+    c->run->device->kind->synchronize(c->run->device);
+}
+
 static void note_ready(void *context, uint32_t t)
 {
     struct calibration *c = context;
 
+    synchronize(c);
     c->this_ready[t] = plait_clock() - c->begin;
 }
 
-static void time_pass(struct calibration *c, const float *images, const int32_t *labels)
+static void time_pass(struct calibration *c, const void *images, const int32_t *labels)
 {
     struct run *r = c->run;
-    struct model_result result;
     const double begin = plait_clock();
 
-    model_forward(r->model, images, labels, true, r->o->smoothing, &result);
+    model_forward(r->model, images, labels, true, r->o->smoothing);
+    synchronize(c);
     c->begin = plait_clock();
-    model_backward(r->model, 1, r->gradient, false, note_ready, c);
+    model_backward(r->model, NULL, r->gradient, false, note_ready, c);
+    synchronize(c);
     const double backward = plait_clock() - c->begin;
     if (c->backward > 0 && c->backward <= backward)
         return;
@@ -51,35 +59,41 @@ static void time_pass(struct calibration *c, const float *images, const int32_t 
 
 static void time_passes(struct calibration *c)
 {
+    struct device *device = c->run->device;
     const size_t micro = c->run->o->micro, pixels = c->run->o->pixels, n = micro * pixels * pixels * 3;
-    float *images = allocate(n, sizeof *images);
-    int32_t *labels = allocate(micro, sizeof *labels);
+    void *images = device->kind->alloc_host(device, n * sizeof(float));
+    int32_t *labels = device->kind->alloc_host(device, micro * sizeof *labels);
     const double begin = plait_clock();
     double more; /* a rank wants more passes: synchronised batch norm makes a pass collective */
 
     for (size_t i = 0; i < n; i++)
-        images[i] = (float)(i * 2654435761u % 1024) / 512 - 1;
+        if (device->kind->bytes)
+            ((uint8_t *)images)[i] = (uint8_t)(i * 2654435761u >> 8);
+        else
+            ((float *)images)[i] = (float)(i * 2654435761u % 1024) / 512 - 1;
     do {
         time_pass(c, images, labels);
         must(c->run->norms.status, "calibration");
         more = plait_clock() - begin < seconds || c->backward <= 0;
         must(plait_allreduce(c->run->side, &more, &more, 1, PLAIT_FLOAT64, PLAIT_MAX, NULL), "calibration");
     } while (more > 0);
-    free(labels);
-    free(images);
 }
 
 /* Seconds of an all-reduce of a bucket: the fastest of some rounds, on the slowest rank. */
-static double time_bucket(struct run *r, const struct plait_fusion_bucket *b, uint32_t rounds, void *memory)
+static double time_bucket(struct run *r, const struct plait_fusion_bucket *b, uint32_t rounds, void *memory,
+                          struct plait_stream *stream)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     double best = INFINITY;
 
     call.algorithm = r->o->algorithm;
+    call.stream = stream;
     for (uint32_t k = 0; k < rounds; k++) {
         const double begin = plait_clock();
         must(plait_allreduce(r->side, memory, memory, b->bytes / plait_dtype_size(b->type), b->type, PLAIT_SUM, &call),
              "calibration");
+        if (stream != NULL)
+            must(plait_stream_synchronize(stream), "calibration");
         best = fmin(best, plait_clock() - begin);
     }
     must(plait_allreduce(r->comm, &best, &best, 1, PLAIT_FLOAT64, PLAIT_MAX, NULL), "calibration");
@@ -111,8 +125,7 @@ void memory_text(const struct run *r, char *out, size_t room)
     const struct model_memory m = model_memory(r->model);
     const size_t weights = r->count * sizeof(float), gradients = r->count * plait_dtype_size(r->gradient_type);
     const bool packed = r->o->payload != r->gradient_type;
-    const size_t centre = r->centre != NULL ? weights : 0,
-                 images = loader_memory(r->loader) + loader_memory(r->val_loader);
+    const size_t centre = r->centre.bytes, images = loader_memory(r->loader) + loader_memory(r->val_loader);
     size_t payload = 0;
     struct plait_fusion_bucket b;
 
@@ -135,7 +148,7 @@ static void print_elastic(struct calibration *c)
     const struct plait_fusion_bucket all = { .bytes = r->count * plait_dtype_size(type), .type = type };
     const double compute = r->npass * (c->forward + c->backward);
     void *memory = allocate(all.bytes, 1);
-    const double takes = time_bucket(r, &all, 20, memory);
+    const double takes = time_bucket(r, &all, 20, memory, NULL);
 
     if (r->rank == 0)
         printf("\nA step of %llu image%s: computing %.1f ms; every %llu step%s an exchange of %.1f MiB, about %.1f ms: "
@@ -161,14 +174,14 @@ static void print_buckets(struct calibration *c)
     for (uint32_t k = 0; k < nbucket; k++)
         if (plait_fusion_bucket(r->fusion, k, &b) == PLAIT_OK && b.bytes > largest)
             largest = b.bytes;
-    void *memory = allocate(largest, 1);
+    void *memory = r->device->kind->alloc(r->device, largest);
     if (r->rank == 0)
         printf("\n  bucket  tensors      bytes  %-24s  ready ms  takes ms  ends ms\n", "algorithm");
     for (uint32_t k = 0; k < nbucket; k++) {
         char algorithm[64];
         must(plait_fusion_bucket(r->fusion, k, &b), "a bucket");
         algorithm_of(r, &b, algorithm, sizeof algorithm);
-        const double takes = time_bucket(r, &b, 20, memory);
+        const double takes = time_bucket(r, &b, 20, memory, r->stream);
         const double ready = before + c->ready[order[b.first + b.ntensor - 1]];
         end = fmax(end, ready) + takes;
         communicating += takes;
@@ -183,7 +196,6 @@ static void print_buckets(struct calibration *c)
                "of the step; about %.0f images/s, without reading images and the optimiser's step.\n",
                (unsigned long long)r->o->batch, plural(r->o->batch), 1e3 * compute, 1e3 * communicating,
                1e3 * (step - compute), 100 * (step - compute) / step, (double)r->o->batch / step);
-    free(memory);
 }
 
 void dry_run(struct run *r)

@@ -121,7 +121,7 @@ static const struct loops {
 
 void elements_run(enum elementwise what, struct elements e, unsigned threads, void *a, const void *b, const void *out)
 {
-    const size_t nchunk = (e.n + CHUNK - 1) / CHUNK, size = e.precision == PRECISION_BF16 ? 2 : 4;
+    const size_t nchunk = (e.n + CHUNK - 1) / CHUNK, size = precision_size(e.precision);
     const struct loops *l = b == NULL ? &mask : &loops[what];
 
     assert(b != NULL || what == ELEMENTS_BACK_RELU);
@@ -155,7 +155,7 @@ static void sum_rows(float *restrict to, const float *restrict from, size_t rows
 
 void elements_sum(struct device *device, const struct device_sum *s)
 {
-    const size_t size = s->type == PRECISION_BF16 ? 2 : 4;
+    const size_t size = precision_size(s->type);
     float sums[PART];
 
     (void)device;
@@ -176,6 +176,20 @@ void elements_sum(struct device *device, const struct device_sum *s)
         else
             memcpy(to, from, n * sizeof *from);
     }
+}
+
+void elements_multiply(struct device *device, float *to, const float *from, const double *factors, size_t n)
+{
+    (void)device;
+    for (size_t k = 0; k < n; k++)
+        to[k] = (float)(from[k] * factors[k]);
+}
+
+void elements_move(struct device *device, const struct device_move *m)
+{
+    (void)device;
+    for (size_t k = 0; k < m->n; k++)
+        m->to[k] += m->weight * (m->factor * m->towards[k] - m->to[k]);
 }
 
 /* Infinities and NaNs have all exponent bits set. */

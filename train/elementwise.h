@@ -9,5 +9,7 @@
 void elements_run(enum elementwise what, struct elements e, unsigned threads, void *a, const void *b, const void *out);
 bool elements_finite(struct elements e, const void *a);
 void elements_sum(struct device *device, const struct device_sum *sum);
+void elements_multiply(struct device *device, float *to, const float *from, const double *factors, size_t n);
+void elements_move(struct device *device, const struct device_move *move);
 
 #endif

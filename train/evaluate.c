@@ -34,18 +34,18 @@ static enum plait_status pass_over(struct run *r, struct totals *out)
     enum plait_status status = PLAIT_OK;
     enum agreed agreed = AGREED_GO_ON;
     struct images images;
-    struct model_result result;
 
     *out = (struct totals){ 0 };
     loader_begin(r->val_loader, 0, 0);
     while (status == PLAIT_OK && agreed == AGREED_GO_ON && loader_next(r->val_loader, &images)) {
-        model_forward(r->model, images.images, images.labels, false, 0, &result);
-        out->loss += result.loss;
-        out->images += result.n;
-        out->top1 += result.top1;
-        out->top5 += result.top5;
+        model_forward(r->model, images.images, images.labels, false, 0);
         status = agree_turn(r->agree, wanted(), &agreed);
+        model_taken(r->model);
     }
+    const struct model_result result = model_result(r->model);
+    *out = (struct totals){
+        .loss = result.loss, .images = (double)result.n, .top1 = (double)result.top1, .top5 = (double)result.top5
+    };
     if (status == PLAIT_OK && agreed == AGREED_GO_ON)
         status = agree_meet(r->agree, wanted(), &agreed);
     r->stopping = agreed == AGREED_STOP;
@@ -56,10 +56,11 @@ static enum plait_status pass_over(struct run *r, struct totals *out)
 static enum plait_status show_centre(struct run *r)
 {
     float **centre = allocate(r->ntensor, sizeof *centre);
-    const enum plait_status status = plait_elastic_centre(r->elastic, r->centre);
+    const enum plait_status status = plait_elastic_centre(r->elastic, r->centre.host);
 
+    twin_write(&r->centre);
     for (uint32_t t = 0; t < r->ntensor; t++)
-        centre[t] = r->centre + r->start[t];
+        centre[t] = (float *)r->centre.memory + r->start[t];
     if (status == PLAIT_OK)
         model_refresh(r->model, (const float *const *)centre);
     free(centre);

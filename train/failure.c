@@ -16,13 +16,14 @@ static _Noreturn void lost(struct run *r)
     char newest[PATH_MAX];
     const char *why = NULL;
 
-    if (r->elastic != NULL && r->keeper != NULL)
+    if (r->keeper != NULL)
         keeper_wait(r->keeper);
-    if (r->elastic != NULL && !checkpoint_newest(r->folder, newest, sizeof newest))
+    const bool gone = r->elastic != NULL || r->stream != NULL; /* a GPU's last step has been made with wrong sums */
+    if (gone && !checkpoint_newest(r->folder, newest, sizeof newest))
         give_up(ENDING_LOST, "cannot go on: no checkpoint was complete yet");
-    if (r->elastic != NULL)
-        give_up(ENDING_LOST, "the centre is lost with the rank, and %s is the last checkpoint; go on with --resume %s",
-                newest, r->folder);
+    if (gone)
+        give_up(ENDING_LOST, "%s lost with the rank, and %s is the last checkpoint; go on with --resume %s",
+                r->elastic != NULL ? "the centre is" : "the steps since the last checkpoint are", newest, r->folder);
     if (r->keeper == NULL) /* one rank at a time writes a folder: rank 0, or, when it is lost, the first to come here */
         r->keeper = keeper_create(r->folder, (uint32_t)r->o->keep, &why);
     if (r->keeper == NULL)

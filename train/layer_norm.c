@@ -105,15 +105,17 @@ static double norm_count(const struct layer *layer)
     return (double)layer->env->batch * in->height * in->width * (layer->env->sum == NULL ? 1 : layer->env->nsum);
 }
 
-void layer_unbias(const struct layer *layer, float *measured)
+void layer_unbias(const struct layer *layer, double *factors)
 {
     const double count = norm_count(layer);
-    float *variance = measured + layer->at + norm_channels(layer);
+    const uint32_t channels = norm_channels(layer);
 
-    if (layer->node->kind != NODE_NORM || count <= 1)
+    if (layer->node->kind != NODE_NORM)
         return;
-    for (uint32_t c = 0; c < norm_channels(layer); c++)
-        variance[c] = (float)(variance[c] * (count / (count - 1)));
+    for (uint32_t c = 0; c < channels; c++) {
+        factors[layer->at + c] = 1;
+        factors[layer->at + channels + c] = count > 1 ? count / (count - 1) : 1;
+    }
 }
 
 void norm_forward(struct layer *layer, enum mode mode)
@@ -169,6 +171,7 @@ void norm_backward(struct layer *layer, void *const *gradients, bool accumulate)
                               [ARG_MEAN] = layer->env->measured + layer->at,
                               [ARG_VARIANCE] = layer->env->measured + layer->at + channels,
                               [ARG_SCALE] = layer->weights,
+                              [ARG_SHIFT] = layer->bias,
                               [ARG_WORKSPACE] = layer->workspace,
                               [ARG_DIFF_DST] = layer->diff_out,
                               [ARG_DIFF_SRC] = layer->diff_in,

@@ -54,7 +54,7 @@ struct elements layer_elements(const struct environment *env, uint32_t k)
 {
     const enum precision precision = is_logits(env, k) ? PRECISION_FP32 : env->precision;
 
-    return (struct elements){ precision, env->layouts[k]->bytes / (precision == PRECISION_BF16 ? 2 : 4) };
+    return (struct elements){ precision, env->layouts[k]->bytes / precision_size(precision) };
 }
 
 const struct device_layout *layer_put_out(struct layer *layer)
@@ -178,11 +178,9 @@ static void convolution_back_data(struct layer *layer)
 
 static void convolution_backward(struct layer *layer, void *const *gradients, bool accumulate)
 {
-    float *staging = layer->env->staging;
-
     convolution_back_weights(layer);
     layer_run(layer, accumulate ? layer->unpack_add : layer->unpack,
-              (void *[NARG]){ [ARG_SRC] = staging, [ARG_DST] = gradients[layer->node->tensor] });
+              (void *[NARG]){ [ARG_SRC] = layer->env->staging, [ARG_DST] = gradients[layer->node->tensor] });
     convolution_back_data(layer);
 }
 
@@ -272,7 +270,7 @@ static void product_create_back(struct layer *layer, uint32_t in, uint32_t out)
     layer->unpack = device->kind->product(device, &gradient);
     gradient.add = true;
     layer->unpack_add = device->kind->product(device, &gradient);
-    if (layer->env->gradients == PRECISION_BF16) /* a product's gradient is fp32 */
+    if (layer->env->gradients != PRECISION_FP32) /* a product's gradient is */
         layer_stage(layer->env, (size_t)in * out * sizeof(float));
 }
 

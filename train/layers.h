@@ -22,7 +22,7 @@ struct environment { /* shared by the layers of a model */
 
     /* The device's memory: */
     void *scratch;             /* [device->scratch] bytes */
-    float *staging;            /* [staged] bytes: gradients in the layout that convolutions write */
+    void *staging;             /* [staged] bytes: gradients in the layout that convolutions write */
     float *measured, *running; /* [nstatistic] means and variances of each batch norm: of the latest batch; running */
 
     size_t staged;
@@ -67,8 +67,8 @@ void layer_forward(struct layer *layer, enum mode mode);
 /** gradients: [ntensor] of the network, in env->gradients; accumulate: fp32 only */
 void layer_backward(struct layer *layer, void *const *gradients, bool accumulate);
 
-/** Make a batch norm's variance in a copy of env->measured unbiased, as PyTorch's running one; other kinds: nothing. */
-void layer_unbias(const struct layer *layer, float *measured);
+/** What makes a batch norm's variance in env->measured unbiased, as PyTorch's running one; other kinds: nothing. */
+void layer_unbias(const struct layer *layer, double *factors);
 
 /** A convolution alone, forward and backward, without reorders; other kinds: nothing. */
 void layer_convolve(struct layer *layer);

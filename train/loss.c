@@ -28,12 +28,11 @@ static uint32_t place(const float *x, uint32_t n, uint32_t label)
     return before;
 }
 
-void loss_forward(struct device *device, const struct loss *loss, struct model_result *result)
+void loss_forward(struct device *device, const struct loss *loss, struct model_result *add)
 {
     const uint32_t nclass = loss->nclass;
 
     (void)device;
-    *result = (struct model_result){ 0 };
     for (uint32_t k = 0; k < loss->n; k++) {
         const float *x = loss->logits + (size_t)k * nclass;
         const double whole = log_sum(x, nclass);
@@ -44,16 +43,17 @@ void loss_forward(struct device *device, const struct loss *loss, struct model_r
             continue;
         for (uint32_t c = 0; c < nclass; c++)
             all += whole - x[c];
-        result->loss += (1 - loss->smoothing) * (whole - x[loss->labels[k]]) + loss->smoothing * all / nclass;
+        add->loss += (1 - loss->smoothing) * (whole - x[loss->labels[k]]) + loss->smoothing * all / nclass;
         before = place(x, nclass, (uint32_t)loss->labels[k]);
-        result->n++;
-        result->top1 += before < 1;
-        result->top5 += before < 5;
+        add->n++;
+        add->top1 += before < 1;
+        add->top5 += before < 5;
     }
 }
 
-void loss_backward(struct device *device, const struct loss *loss, double factor, float *gradient)
+void loss_backward(struct device *device, const struct loss *loss, float *gradient)
 {
+    const double factor = (loss->scale != NULL ? *loss->scale : 1) / loss->divisor;
     const uint32_t nclass = loss->nclass;
 
     (void)device;

@@ -5,7 +5,7 @@
 
 #include "device.h"
 
-void loss_forward(struct device *device, const struct loss *loss, struct model_result *result);
-void loss_backward(struct device *device, const struct loss *loss, double factor, float *gradient);
+void loss_forward(struct device *device, const struct loss *loss, struct model_result *add);
+void loss_backward(struct device *device, const struct loss *loss, float *gradient);
 
 #endif

@@ -29,38 +29,59 @@ static void create_layers(struct model *model)
     struct environment *env = &model->env;
     const struct network *net = model->network;
     const struct value *images = &net->values[0];
+    struct device_images shape = { env->batch,    images->channels,     images->height,
+                                   images->width, model->options.bytes, { 0 },
+                                   { 0 } };
 
+    memcpy(shape.mean, model->options.mean, sizeof shape.mean);
+    memcpy(shape.deviation, model->options.deviation, sizeof shape.deviation);
     model->layers = allocate(net->nnode, sizeof *model->layers);
     env->layouts = allocate(net->nvalue, sizeof *env->layouts);
     for (uint32_t k = 0; k < net->nnode; k++)
         layer_create(&model->layers[k], env, &net->nodes[k]);
-    model->images = env->device->kind->images(
-        env->device, (uint32_t[]){ env->batch, images->channels, images->height, images->width }, env->layouts[0]);
+    model->images = env->device->kind->images(env->device, &shape, env->layouts[0]);
     env->scratch = env->device->kind->alloc(env->device, env->device->scratch);
     env->measured = env->device->kind->alloc(env->device, env->nstatistic * sizeof *env->measured);
     env->running = env->device->kind->alloc(env->device, env->nstatistic * sizeof *env->running);
     env->staging = env->device->kind->alloc(env->device, env->staged);
 }
 
+/* The running statistics of a network that has seen nothing. */
+static void reset_statistics(struct model *model)
+{
+    float *running = allocate(model->env.nstatistic, sizeof *running);
+
+    for (uint32_t k = 0; k < model->nstatistic; k++)
+        fill(running + model->statistics[k].start, model->statistics[k].count, k % 2 == 0 ? 0 : 1);
+    model->env.device->kind->copy_in(model->env.device, model->env.running, running,
+                                     model->env.nstatistic * sizeof *running);
+    free(running);
+}
+
 static void create_statistics(struct model *model)
 {
     const struct network *net = model->network;
+    struct device *device = model->env.device;
+    const size_t count = model->env.nstatistic;
+    double *unbias = allocate(count, sizeof *unbias);
     size_t at = 0;
 
     model->statistics = allocate((size_t)2 * net->nnode, sizeof *model->statistics);
-    model->measured = allocate(model->env.nstatistic, sizeof *model->measured);
-    model->running = allocate(model->env.nstatistic, sizeof *model->running);
     for (uint32_t k = 0; k < net->nnode; k++)
         for (unsigned var = 0; net->nodes[k].kind == NODE_NORM && var < 2; var++) {
             struct statistic *s = &model->statistics[model->nstatistic++];
 
-            *s = (struct statistic){ .count = net->values[net->nodes[k].out].channels,
-                                     .running = model->running + at,
-                                     .batch = model->measured + at };
+            *s = (struct statistic){ .count = net->values[net->nodes[k].out].channels, .start = at };
             snprintf(s->name, sizeof s->name, "%s.running_%s", net->nodes[k].name, var ? "var" : "mean");
-            fill(s->running, s->count, var ? 1 : 0);
             at += s->count;
         }
+    for (uint32_t k = 0; k < net->nnode; k++)
+        layer_unbias(&model->layers[k], unbias);
+    model->batch = device->kind->alloc(device, count * sizeof *model->batch);
+    model->unbias = device->kind->alloc(device, count * sizeof *unbias);
+    device->kind->copy_in(device, model->unbias, unbias, count * sizeof *unbias);
+    free(unbias);
+    reset_statistics(model);
 }
 
 /* A layer's gradients become ready together, the last layer's first: the tensors in reverse. */
@@ -75,7 +96,8 @@ static void create_order(struct model *model)
 
 struct model *model_create(const struct model_options *options)
 {
-    const struct device_kind *kind = options->device == NULL ? &device_cpu : options->device;
+    const struct device_options own = { .precision = options->precision, .threads = options->threads };
+    struct device *device = options->device;
     struct network *network = network_create(options->name, options->nclass, options->pixels);
     struct model *model;
 
@@ -84,7 +106,9 @@ struct model *model_create(const struct model_options *options)
     model = allocate(1, sizeof *model);
     model->options = *options;
     model->network = network;
-    model->env = (struct environment){ .device = kind->create(options->precision, options->threads),
+    model->own_device = device == NULL;
+    device = device == NULL ? device_cpu.create(&own) : device;
+    model->env = (struct environment){ .device = device,
                                        .network = network,
                                        .precision = options->precision,
                                        .gradients = options->gradients,
@@ -98,7 +122,8 @@ struct model *model_create(const struct model_options *options)
     create_order(model);
     model->wires = allocate(network->nnode, sizeof *model->wires);
     model->data = allocate(network->nvalue, sizeof *model->data);
-    model->labels = kind->alloc(model->env.device, options->batch * sizeof *model->labels);
+    model->labels = device->kind->alloc(device, options->batch * sizeof *model->labels);
+    model->result = device->kind->alloc(device, sizeof *model->result);
     model->logits = allocate((size_t)options->batch * options->nclass, sizeof *model->logits);
     model_plan(model);
     model_connect(model);
@@ -111,7 +136,8 @@ void model_destroy(struct model *model)
         return;
     for (uint32_t k = 0; k < model->network->nnode; k++)
         layer_destroy(&model->layers[k]);
-    model->env.device->kind->destroy(model->env.device);
+    if (model->own_device)
+        model->env.device->kind->destroy(model->env.device);
     arena_finish(&model->arena);
     free(model->env.layouts);
     free(model->layers);
@@ -119,8 +145,6 @@ void model_destroy(struct model *model)
     free(model->data);
     free(model->statistics);
     free(model->order);
-    free(model->measured);
-    free(model->running);
     free(model->logits);
     network_destroy(model->network);
     free(model);
@@ -141,9 +165,29 @@ uint32_t model_nstatistic(const struct model *model)
     return model->nstatistic;
 }
 
-struct statistic *model_statistic(struct model *model, uint32_t k)
+const struct statistic *model_statistic(const struct model *model, uint32_t k)
 {
     return &model->statistics[k];
+}
+
+size_t model_statistics_count(const struct model *model)
+{
+    return model->env.nstatistic;
+}
+
+float *model_running(const struct model *model)
+{
+    return model->env.running;
+}
+
+const float *model_batch(const struct model *model)
+{
+    return model->batch;
+}
+
+struct device *model_device(const struct model *model)
+{
+    return model->env.device;
 }
 
 struct model_memory model_memory(const struct model *model)
@@ -208,8 +252,7 @@ void model_initialise(struct model *model, uint64_t seed, bool zero_last, float 
 {
     for (uint32_t k = 0; k < model->network->nnode; k++)
         initialise(model, &model->network->nodes[k], seed, zero_last, masters);
-    for (uint32_t k = 0; k < model->nstatistic; k++)
-        fill(model->statistics[k].running, model->statistics[k].count, k % 2 == 0 ? 0 : 1);
+    reset_statistics(model);
 }
 
 /* ---- Passes ---- */
@@ -226,25 +269,19 @@ void model_refresh(struct model *model, const float *const *masters)
         layer_refresh(&model->layers[k], masters);
 }
 
-static struct loss loss_of(const struct model *model)
+/* Its gradient is that of the mean. */
+static struct loss loss_of(const struct model *model, const double *scale)
 {
-    return (struct loss){ model->options.batch, model->options.nclass, last_layer(model)->out, model->labels,
-                          model->smoothing };
+    return (struct loss){ .n = model->options.batch,
+                          .nclass = model->options.nclass,
+                          .logits = last_layer(model)->out,
+                          .labels = model->labels,
+                          .smoothing = model->smoothing,
+                          .divisor = model->options.batch,
+                          .scale = scale };
 }
 
-/* Statistics are the caller's in host memory: all are copied at once. */
-static void read_statistics(struct model *model)
-{
-    struct device *device = model->env.device;
-
-    device->kind->copy_out(device, model->measured, model->env.measured,
-                           model->env.nstatistic * sizeof *model->measured);
-    for (uint32_t k = 0; k < model->network->nnode; k++)
-        layer_unbias(&model->layers[k], model->measured);
-}
-
-void model_forward(struct model *model, const float *images, const int32_t *labels, bool training, double smoothing,
-                   struct model_result *result)
+void model_forward(struct model *model, const void *images, const int32_t *labels, bool training, double smoothing)
 {
     struct device *device = model->env.device;
     struct loss loss;
@@ -253,19 +290,28 @@ void model_forward(struct model *model, const float *images, const int32_t *labe
     device->kind->begin(device);
     model->mode = training ? MODE_TRAIN : MODE_EVALUATE;
     model->smoothing = smoothing;
-    device->kind->copy_in(device, model->labels, labels, model->options.batch * sizeof *labels);
-    if (!training)
-        device->kind->copy_in(device, model->env.running, model->running,
-                              model->env.nstatistic * sizeof *model->running);
-    device->kind->run(model->images,
-                      (void *[NARG]){ [ARG_SRC] = (void *)(uintptr_t)images, [ARG_DST] = model->layers[0].in },
-                      model->env.scratch);
+    device->kind->take(model->images, images, labels, model->layers[0].in, model->labels, model->env.scratch);
     for (uint32_t k = 0; k < model->network->nnode; k++)
         layer_forward(&model->layers[k], model->mode);
-    loss = loss_of(model);
-    device->kind->loss(device, &loss, result);
+    loss = loss_of(model, NULL);
+    device->kind->loss(device, &loss, model->result);
     if (training)
-        read_statistics(model);
+        device->kind->multiply(device, model->batch, model->env.measured, model->unbias, model->env.nstatistic);
+}
+
+void model_taken(struct model *model)
+{
+    model->env.device->kind->taken(model->env.device);
+}
+
+struct model_result model_result(struct model *model)
+{
+    struct device *device = model->env.device;
+    struct model_result result;
+
+    device->kind->copy_out(device, &result, model->result, sizeof result);
+    device->kind->copy_in(device, model->result, &(struct model_result){ 0 }, sizeof result);
+    return result;
 }
 
 const float *model_logits(const struct model *model)
@@ -275,16 +321,15 @@ const float *model_logits(const struct model *model)
     return model->logits;
 }
 
-void model_backward(struct model *model, double scale, void *const *gradients, bool accumulate,
+void model_backward(struct model *model, const double *scale, void *const *gradients, bool accumulate,
                     void (*ready)(void *context, uint32_t tensor), void *context)
 {
     const uint32_t nnode = model->network->nnode;
-    const struct loss loss = loss_of(model);
+    const struct loss loss = loss_of(model, scale);
 
     assert(model->mode == MODE_TRAIN);
     model->env.device->kind->begin(model->env.device);
-    model->env.device->kind->loss_back(model->env.device, &loss, scale / model->options.batch,
-                                       last_layer(model)->diff_out);
+    model->env.device->kind->loss_back(model->env.device, &loss, last_layer(model)->diff_out);
     for (uint32_t k = nnode; k-- > 0;) {
         const struct node *node = &model->network->nodes[k];
 

@@ -18,13 +18,19 @@ struct model {
     struct wires *wires; /* [nnode] */
     uint32_t *data;      /* [nvalue] buffers */
     struct arena arena;
-    struct device_op *images; /* reorder from the caller's layout to that of the first layer */
+    bool own_device;
+    struct device_op *images;
     struct statistic *statistics;
-    float *measured, *running; /* copies of the device's: env.measured, unbiased, and env.running */
     uint32_t nstatistic;
     uint32_t *order; /* of gradients */
-    int32_t *labels; /* of the latest forward pass; the device's memory */
     float *logits;   /* a copy of the device's */
+
+    /* The device's memory: */
+    float *batch;                /* [env.nstatistic] env.measured, unbiased */
+    double *unbias;              /* [env.nstatistic] what that multiplies by */
+    int32_t *labels;             /* of the latest forward pass */
+    struct model_result *result; /* of passes since the last model_result() */
+
     double smoothing;
     enum mode mode; /* of the latest forward pass */
 };

@@ -119,9 +119,17 @@ static bool parse_warmup_method(struct options *o, const char *flag, const char 
 
 static bool parse_device(struct options *o, const char *flag, const char *value)
 {
-    (void)o;
-    return strcmp(value, "cpu") == 0 ||
-           complain("%s %s: plait-train trains on processors only; leave %s out, or say cpu", flag, value, flag);
+    uint64_t number = 0;
+    const bool numbered = strncmp(value, "cuda:", 5) == 0;
+
+    o->cuda = numbered || strcmp(value, "cuda") == 0;
+    o->gpu = -1;
+    if (numbered && !value_number(flag, value + 5, 0, 63, &number))
+        return false;
+    if (numbered)
+        o->gpu = (int64_t)number;
+    return o->cuda || strcmp(value, "cpu") == 0 ||
+           complain("%s %s: must be cpu, cuda, or cuda: and the number of a GPU", flag, value);
 }
 
 /* ---- where they have an effect ------------------------------------------------------------------ */
@@ -134,6 +142,7 @@ static bool parse_device(struct options *o, const char *flag, const char *value)
     static const struct need name = { name##_met, words };
 
 NEED(in_memory, "with --in-memory", o->in_memory)
+NEED(on_gpu, "with --device cuda", o->cuda)
 NEED(synchronous, "without --elastic", o->elastic < 0)
 NEED(elastic, "with --elastic", o->elastic >= 0)
 NEED(served, "with --elastic original, async, async-momentum or hogwild, which have servers",
@@ -155,6 +164,7 @@ NEED(drawing, "with make-data", o->command == COMMAND_MAKE_DATA)
 static const struct choice broken[] = { { "skip", false }, { "fatal", true }, { 0 } };
 static const struct choice precisions[] = { { "fp32", PRECISION_FP32, "float32 float" },
                                             { "bf16", PRECISION_BF16, "bfloat16" },
+                                            { "fp16", PRECISION_FP16, "float16 half" },
                                             { 0 } };
 static const struct choice ends[] = { { "off", 0 }, { "on", 1 }, { 0 } };
 static const struct choice methods[] = { { "sgd", PLAIT_OPTIM_SGD }, { "lars", PLAIT_OPTIM_LARS }, { 0 } };
@@ -212,16 +222,21 @@ static const struct row rows[] = {
     OWN("model", "NAME", parse_model,
         "resnet20, resnet18, resnet34, resnet50, resnet101 or resnet152 (chosen: resnet50; few images: resnet20)",
         .print = print_model, .kept = FIXED),
-    CHOSEN("precision", precision, precisions, "type of activations and weights in a pass: fp32 or bf16 (fp32)",
-           .kept = KEPT),
+    CHOSEN("precision", precision, precisions,
+           "type of activations and weights in a pass: fp32, bf16, or on a GPU fp16 (fp32)", .kept = KEPT),
     SWITCHED("amp", amp, "the same as --precision bf16"),
     ROW(OPTION_IN(SWITCH, "sync-batch-norm", NULL, sync_norm,
                   "batch norm over the images of all ranks (off: of each rank)", .also = "sync-bn"),
         .kept = KEPT),
     CHOSEN("zero-last", zero_last, ends,
            "initialise the last batch norm's scale of each block as 0: on or off (on; resnet20 off)", .kept = FIXED),
-    NUMBERED("micro", micro, 1, 65536, "images in one pass of a rank (chosen: at most 64)", .kept = PLACED),
-    OWN("device", "cpu", parse_device, "accepted: the passes run on processors"),
+    NUMBERED("micro", micro, 1, 65536, "images in one pass of a rank (chosen: at most 64, on a GPU 256)",
+             .kept = PLACED),
+    OWN("device", "WHICH", parse_device,
+        "cpu, cuda, or cuda:N, the GPU of that number; cuda spreads the ranks of a machine over its GPUs (cpu)"),
+    SWITCHED("tf32", tf32, "fp32 convolutions and products round their operands to TF32 (off)", .need = &on_gpu),
+    SWITCHED("any-order", any_order, "allow algorithms whose sums differ in the last bits from run to run (off)",
+             .need = &on_gpu),
     NUMBERED("threads", threads, 1, 1024, "computing threads of each rank (chosen: all processors)", .kept = PLACED,
              .need = &many_threads),
 
@@ -264,7 +279,7 @@ static const struct row rows[] = {
     ROW(OPTION_IN(REAL, "smoothing", "X", smoothing, "label smoothing (0.1)", .also = "label-smoothing", .least = 0,
                   .most = 0.99),
         .kept = KEPT),
-    OWN("loss-scale", "X", parse_loss_scale, "loss scale: a number, or dynamic (1; --payload fp16: dynamic)",
+    OWN("loss-scale", "X", parse_loss_scale, "loss scale: a number, or dynamic (1; with fp16 dynamic)",
         .print = print_loss_scale, .kept = KEPT),
     NUMBERED("polish", polish, 0, 1000, "final epochs with images as in evaluation: Final Polishing (0)", .kept = KEPT),
     CHOSEN("polish-kind", polish_kind, polishes,

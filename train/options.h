@@ -40,6 +40,9 @@ struct options {
     const char *model;
     enum precision precision;
     bool amp;
+    bool cuda;
+    int64_t gpu; /* its number; -1: by the ranks of a machine */
+    bool tf32, any_order;
     uint64_t threads, micro;
     bool sync_norm;
     int zero_last; /* negative: chosen by the model */

@@ -10,15 +10,20 @@
 
 #include <sched.h>
 
-struct seat { /* where a rank runs */
+struct bound { /* where a rank may run */
     char machine[64];
     cpu_set_t set;
 };
 
-/** For rank `me` of n; at least 1. */
-uint32_t processors_share(const struct seat *seats, uint32_t n, uint32_t me);
+struct seat {
+    uint32_t processors; /* that the rank has; at least 1 */
+    uint32_t local;      /* ranks of this machine before it */
+};
 
-/** For this rank. Collective. */
-uint32_t processors_of_rank(struct plait_comm *comm);
+/** Of rank `me` of n. */
+struct seat processors_seat(const struct bound *ranks, uint32_t n, uint32_t me);
+
+/** Of this rank. Collective. */
+struct seat processors_of_rank(struct plait_comm *comm);
 
 #endif

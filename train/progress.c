@@ -78,6 +78,13 @@ static double share(const struct totals *t, double part)
     return t->seconds > 0 ? part / t->seconds : 0;
 }
 
+/* The host does not see when a device's stream waits. */
+static void set_exposed(json_t *object, const struct run *r, const struct totals *t)
+{
+    if (r->stream == NULL)
+        set(object, "exposed", share(t, t->exposed));
+}
+
 static void log_start(struct progress *p, const struct run *r)
 {
     const struct options *o = r->o;
@@ -166,7 +173,8 @@ static void show(struct progress *p, const struct run *r)
     field(line, room, "loss %.3f", t->loss / t->images);
     field(line, room, "top-1 %.1f %%", 100 * t->top1 / t->images);
     field(line, room, "left %s", left);
-    field(line, room, "exposed %.1f %%", 100 * share(t, t->exposed));
+    if (r->stream == NULL)
+        field(line, room, "exposed %.1f %%", 100 * share(t, t->exposed));
     if (waits > 0.05)
         field(line, room, "WAITS FOR DATA %.0f %%", 100 * waits);
     field(line, room, "rate %.3g", r->rate);
@@ -239,10 +247,10 @@ static void log_step(struct progress *p, const struct run *r)
     set(object, "loss", t->loss / t->images);
     set(object, "top1", t->top1 / t->images);
     set(object, "rate", r->rate);
-    set(object, "scale", r->scale.scale);
+    set(object, "scale", run_scale(r)->scale);
     set(object, "images", t->images);
     set(object, "images_per_second", t->images / seconds);
-    set(object, "exposed", share(t, t->exposed));
+    set_exposed(object, r, t);
     set(object, "data_wait", share(t, t->data));
     set(object, "decoders_idle", share(t, t->idle));
     write_line(p, object);
@@ -282,6 +290,8 @@ void progress_step(struct progress *p, const struct run *r, const struct totals 
         totals_add(&p->window, sum);
         totals_add(&p->recent, sum);
     }
+    if (!r->reports)
+        return;
     if (r->step - p->log_step >= r->o->log_every)
         log_step(p, r);
     if (r->o->print_every > 0 ? r->at % r->o->print_every == 0 : plait_clock() - p->shown >= (p->terminal ? 0.1 : 10))
@@ -318,11 +328,14 @@ void progress_epoch(struct progress *p, const struct run *r, const struct totals
         set(object, "train_loss", sum->loss / sum->images);
         set(object, "train_top1", sum->top1 / sum->images);
         set(object, "images_per_second", sum->images / seconds);
-        set(object, "exposed", share(sum, sum->exposed));
+        set_exposed(object, r, sum);
         set(object, "data_wait", share(sum, sum->data));
         set(object, "decoders_idle", share(sum, sum->idle));
-        snprintf(training, sizeof training, "training: loss %.3f, %.0f images/s, exposed %.1f %%, %.1f s",
-                 sum->loss / sum->images, sum->images / seconds, 100 * share(sum, sum->exposed), seconds);
+        char exposed[40] = "";
+        if (r->stream == NULL)
+            snprintf(exposed, sizeof exposed, ", exposed %.1f %%", 100 * share(sum, sum->exposed));
+        snprintf(training, sizeof training, "training: loss %.3f, %.0f images/s%s, %.1f s", sum->loss / sum->images,
+                 sum->images / seconds, exposed, seconds);
     }
     if (tested != NULL) {
         progress_tested(tested, test, sizeof test - 3);
@@ -341,12 +354,14 @@ void progress_epoch(struct progress *p, const struct run *r, const struct totals
 /* FNV-1a hash of the weights: equal for runs with the same bits. */
 static void hash_weights(const struct run *r, char *out, size_t room)
 {
+    const float *weights = r->weights.host;
     uint64_t hash = 14695981039346656037u;
 
+    twin_read(&r->weights);
     for (uint32_t t = 0; t < r->ntensor; t++)
         for (size_t k = 0; k < model_tensor(r->model, t)->count; k++) {
             uint32_t bits;
-            memcpy(&bits, &r->master[t][k], sizeof bits);
+            memcpy(&bits, &weights[r->start[t] + k], sizeof bits);
             hash = (hash ^ bits) * 1099511628211u;
         }
     snprintf(out, room, "%016llx", (unsigned long long)hash);

@@ -136,13 +136,12 @@ void resume_weights(struct resume *r, const struct model *model, float *const *m
     }
 }
 
-void resume_statistics(struct resume *r, struct model *model, float *values)
+void resume_statistics(struct resume *r, const struct model *model, float *values)
 {
     for (uint32_t k = 0; k < model_nstatistic(model); k++) {
         const struct statistic *const s = model_statistic(model, k);
-        const struct entry e = entry_of_statistic(s, values == NULL ? s->running : values);
+        const struct entry e = entry_of_statistic(s, values + s->start);
         resume_tensor(r, &e);
-        values = values == NULL ? NULL : values + s->count;
     }
 }
 

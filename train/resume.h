@@ -8,7 +8,7 @@
  *     resume_count(r, "epoch", &epoch); resume_real(r, "best", &best); ...
  *     resume_loss_scale(r, &scale);
  *     resume_weights(r, model, masters);
- *     resume_statistics(r, model, NULL);
+ *     resume_statistics(r, model, statistics);
  *     resume_momentum(r, model, momentum);
  *
  *     why = resume_restore(r, comm, path);                          NULL, or an error to print before leaving
@@ -60,8 +60,8 @@ void resume_optional(struct resume *resume, const struct entry *entry, bool *fou
 
 /* By torchvision's names. masters: [ntensor] */
 void resume_weights(struct resume *resume, const struct model *model, float *const *masters);
-/** Running statistics. values: all of them in the model's order, contiguous; NULL: the model's own */
-void resume_statistics(struct resume *resume, struct model *model, float *values);
+/** values: all running statistics, where struct statistic says */
+void resume_statistics(struct resume *resume, const struct model *model, float *values);
 /** "momentum.NAME" for each tensor. momentum: [ntensor], plait_optim_momentum() of whole tensors */
 void resume_momentum(struct resume *resume, const struct model *model, float *const *momentum);
 void resume_loss_scale(struct resume *resume, struct plait_loss_scale *scale);

@@ -7,6 +7,7 @@
  *     folder.c       the run's folder and other files
  *     statistics.c   batch norm's running statistics, over passes, steps and ranks
  *     tree.h         sums of passes that do not depend on the number of ranks
+ *     twin.h         memory of the device with a copy on the host
  *     agree.c        when ranks that do not step together leave
  *     failure.c      what ends a run early
  *     evaluate.c     accuracy over all ranks, exact
@@ -25,9 +26,11 @@
 #include "data.h"
 #include "model.h"
 #include "options.h"
+#include "processors.h"
 #include "recall.h"
 #include "statistics.h"
 #include "tree.h"
+#include "twin.h"
 
 #include <plait/comm.h>
 #include <plait/elastic.h>
@@ -43,6 +46,7 @@ struct totals {
     double data;    /* and waiting for images; */
     double idle;    /* and that a decoding thread waited for images to be taken */
     double stop;    /* ranks that received a signal to stop */
+    /* A device with a stream of its own tells loss, images, top1 and top5 of several steps at once. */
 };
 enum { NTOTAL = sizeof(struct totals) / sizeof(double) };
 
@@ -58,6 +62,7 @@ struct run {
     struct plait_comm *comm;  /* the ranks that train */
     struct plait_comm *side;  /* the same ranks: the totals of a step travel beside the gradients */
     uint32_t rank, nrank;
+    struct seat seat;    /* where this rank runs */
     uint32_t all;        /* number of ranks, including servers of elastic averaging */
     bool together;       /* all ranks step together, except in elastic averaging with servers, which do not wait */
     struct agree *agree; /* where they do not */
@@ -67,12 +72,14 @@ struct run {
     struct loader *loader, *val_loader;
     uint64_t epoch_steps; /* steps of an epoch */
 
+    struct device *device;       /* has all of the network's memory that is not said to be the host's */
+    struct plait_stream *stream; /* of the device; NULL: its memory is the host's */
     struct model *model;
     uint32_t ntensor;
-    size_t count;   /* floats of all tensors, each aligned to 64 bytes */
-    size_t *start;  /* [ntensor] where each begins */
-    float *weights; /* [count] fp32 master weights, in library memory */
-    float **master; /* [ntensor] inside them */
+    size_t count;        /* floats of all tensors, each aligned to 64 bytes */
+    size_t *start;       /* [ntensor] where each begins */
+    struct twin weights; /* [count] fp32 master weights */
+    float **master;      /* [ntensor] inside them */
     enum plait_dtype gradient_type;
     void **gradient;  /* [ntensor] inside the buckets; with elastic averaging in memory of their own */
     uint32_t *place;  /* [ntensor] index of each tensor in the fusion, which is in backward order */
@@ -83,13 +90,15 @@ struct run {
 
     struct plait_fusion *fusion;   /* synchronous SGD */
     struct plait_elastic *elastic; /* or elastic averaging */
-    float *centre;                 /* [count] elastic averaging: the centre, which is evaluated */
+    struct twin centre;            /* [count] elastic averaging: the centre, which is evaluated */
     struct plait_optim *optim;
-    struct plait_loss_scale scale;
+    struct twin scale; /* struct plait_loss_scale, which the optimiser updates */
+    uint64_t skipped;  /* steps that it has counted as skipped, as known here */
     struct plait_schedule schedule;
     double *milestones; /* of the schedule */
 
     uint32_t npass, pass; /* passes of a rank in a step; the current one */
+    bool reports;         /* this step waits for the device, and tells the loss */
     uint32_t epoch;
     uint64_t at;                     /* complete steps of the epoch */
     uint64_t step;                   /* complete steps of the run */
@@ -115,6 +124,11 @@ struct run {
  */
 struct run *run_create(struct options *o, struct plait_comm *all);
 void run_destroy(struct run *r);
+
+/** As of the last step that reported. */
+const struct plait_loss_scale *run_scale(const struct run *r);
+/** Of the gradients. */
+enum precision run_precision(const struct run *r);
 
 /** Choose and create the run's folder on rank 0, and tell all ranks its name. Collective; an error ends the process. */
 void folder_choose(struct run *r);

@@ -25,6 +25,9 @@ bool options_check(const struct options *o)
     if (o->sync_norm && o->elastic >= 0 && o->elastic < PLAIT_ELASTIC_SYNC1)
         return complain("%s %s %s: its workers do not step together; leave one out", options_flag(o, "sync-batch-norm"),
                         options_flag(o, "elastic"), plait_elastic_name((enum plait_elastic_mode)o->elastic));
+    if (o->precision == PRECISION_FP16 && !o->cuda)
+        return complain("%s fp16: oneDNN does not train in fp16 on processors; use --device cuda, or bf16",
+                        options_flag(o, "precision"));
     if (o->plot != NULL && !value_picture("--plot", o->plot))
         return false;
     if (o->resume != NULL && o->run != NULL)
@@ -51,10 +54,10 @@ static uint64_t at_most(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The largest divisor of a rank's images that is at most 64. */
-static uint64_t usual_micro(uint64_t images)
+/* The largest divisor of a rank's images that is at most `most`. */
+static uint64_t usual_micro(uint64_t images, uint64_t most)
 {
-    uint64_t m = at_most(images, 64);
+    uint64_t m = at_most(images, most);
 
     while (images % m != 0)
         m--;
@@ -74,7 +77,8 @@ static bool settle_batch(struct options *o, uint64_t images, uint32_t nworker)
         return complain("%s %llu: %u ranks need a multiple of %u", options_flag(o, "batch"),
                         (unsigned long long)o->batch, nworker, nworker);
     if (o->micro == 0) /* reproducible: from the batch alone, whatever the ranks */
-        o->micro = o->reproducible ? o->batch / at_most(o->batch & -o->batch, 4) : usual_micro(o->batch / nworker);
+        o->micro = o->reproducible ? o->batch / at_most(o->batch & -o->batch, 4)
+                                   : usual_micro(o->batch / nworker, o->cuda ? 256 : 64);
     const uint64_t own = o->batch / nworker, passes = own / o->micro;
     if (own % o->micro != 0)
         return complain("--micro %llu: must divide the %llu images of a rank in a step (%s %llu, %u ranks)",
@@ -92,7 +96,7 @@ void options_settle_types(struct options *o)
         PLAIT_NDTYPE) /* elastic averaging exchanges weights, which tolerate less rounding than gradients */
         o->payload = o->reproducible || o->elastic >= 0 ? PLAIT_FLOAT32 : PLAIT_BFLOAT16;
     if (o->loss_scale < 0)
-        o->loss_scale = o->payload == PLAIT_FLOAT16 ? 0 : 1;
+        o->loss_scale = o->payload == PLAIT_FLOAT16 || o->precision == PRECISION_FP16 ? 0 : 1;
 }
 
 /* With more threads passes hardly end: the threads wait for each other in turns. */

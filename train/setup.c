@@ -9,7 +9,7 @@
 #include "share.h"
 #include "why.h"
 
-#include <plait/memory.h>
+#include <plait/stream.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,27 +29,53 @@ static void sum_norms(void *context, float *values, size_t n)
 }
 
 /*
- * Gradients that travel as bf16 are written as bf16 directly, without packing, unless something is added to them first.
+ * Gradients that travel in 16 bits are written so directly, without packing, if the device computes in that type and
+ * nothing is added to them first.
  */
 static enum plait_dtype gradient_type(const struct run *r)
 {
     const bool once = r->npass == 1 && !r->o->reproducible && r->o->elastic < 0;
+    const bool halves = r->o->payload == PLAIT_BFLOAT16 || (r->o->payload == PLAIT_FLOAT16 && r->o->cuda);
 
-    return once && r->o->payload == PLAIT_BFLOAT16 ? PLAIT_BFLOAT16 : PLAIT_FLOAT32;
+    return once && halves ? r->o->payload : PLAIT_FLOAT32;
+}
+
+enum precision run_precision(const struct run *r)
+{
+    return r->gradient_type == PLAIT_BFLOAT16  ? PRECISION_BF16
+           : r->gradient_type == PLAIT_FLOAT16 ? PRECISION_FP16
+                                               : PRECISION_FP32;
+}
+
+static void make_device(struct run *r)
+{
+    const struct options *o = r->o;
+    const struct device_options d = { .precision = o->precision,
+                                      .threads = (unsigned)o->threads,
+                                      .number = o->gpu >= 0 ? (int)o->gpu : device_cuda_of(r->seat.local),
+                                      .tf32 = o->tf32,
+                                      .any_order = o->any_order };
+
+    r->device = (o->cuda ? &device_cuda : &device_cpu)->create(&d);
+    if (r->device->stream != NULL)
+        must(plait_stream_create_cuda_on(d.number, r->device->stream, &r->stream), "the GPU's stream");
 }
 
 static void make_model(struct run *r)
 {
     const struct options *o = r->o;
-    struct model_options m = { .name = o->model,
+    struct model_options m = { .device = r->device,
+                               .name = o->model,
                                .nclass = dataset_nclass(r->train),
                                .pixels = (uint32_t)o->pixels,
                                .batch = (uint32_t)o->micro,
                                .precision = o->precision,
-                               .gradients = r->gradient_type == PLAIT_BFLOAT16 ? PRECISION_BF16 : PRECISION_FP32,
-                               .threads = (unsigned)o->threads,
+                               .gradients = run_precision(r),
                                .training = true };
 
+    m.bytes = r->device->kind->bytes;
+    memcpy(m.mean, image_defaults.mean, sizeof m.mean);
+    memcpy(m.deviation, image_defaults.deviation, sizeof m.deviation);
     if (o->sync_norm && r->nrank > 1) {
         must(plait_comm_duplicate(r->comm, "batch norm", &r->norms.comm), "synchronised batch norm");
         m.sum = sum_norms;
@@ -65,21 +91,23 @@ static void make_model(struct run *r)
 /* Master weights lie in one vector, which elastic averaging exchanges as a whole. */
 static void make_weights(struct run *r)
 {
-    void *memory;
+    float **host = allocate(r->ntensor, sizeof *host);
 
     r->start = allocate(r->ntensor, sizeof *r->start);
     for (uint32_t t = 0; t < r->ntensor; t++) {
         r->start[t] = r->count;
         r->count += (model_tensor(r->model, t)->count + 15) / 16 * 16;
     }
-    must(plait_mem_alloc(r->count * sizeof(float), &memory), "memory for the weights");
-    r->weights = memory;
+    r->weights = twin_create(r->device, r->count * sizeof(float));
     if (r->o->elastic >= 0)
-        r->centre = allocate(r->count, sizeof *r->centre);
+        r->centre = twin_create(r->device, r->count * sizeof(float));
     r->master = allocate(r->ntensor, sizeof *r->master);
-    for (uint32_t t = 0; t < r->ntensor; t++)
-        r->master[t] = r->weights + r->start[t];
-    model_initialise(r->model, r->o->seed, r->o->zero_last, r->master);
+    for (uint32_t t = 0; t < r->ntensor; t++) {
+        r->master[t] = (float *)r->weights.memory + r->start[t];
+        host[t] = (float *)r->weights.host + r->start[t];
+    }
+    model_initialise(r->model, r->o->seed, r->o->zero_last, host);
+    free(host);
 }
 
 static size_t usual_bucket(const struct run *r)
@@ -91,11 +119,11 @@ static size_t usual_bucket(const struct run *r)
 
 /*
  * Computed buckets differ from run to run. That changes no bits where the order of sums is given, or each is of two
- * gradients. A dry run makes no steps.
+ * gradients. A dry run makes no steps. The host does not know when a GPU has computed a gradient.
  */
 static struct plait_layout layout_of(const struct run *r)
 {
-    const bool sound = r->nrank > 1 && (r->nrank == 2 || r->o->reproducible) && !r->o->dry_run;
+    const bool sound = r->nrank > 1 && (r->nrank == 2 || r->o->reproducible) && !r->o->dry_run && r->stream == NULL;
     const size_t bucket = r->o->bucket;
 
     if (bucket == BUCKET_COMPUTED || (bucket == BUCKET_CHOSEN && sound))
@@ -123,6 +151,7 @@ static void make_buckets(struct run *r)
     f.layout = layout_of(r);
     f.payload = o->payload == r->gradient_type ? PLAIT_NDTYPE : o->payload;
     f.reproducible = o->reproducible;
+    f.stream = r->stream;
     f.algorithm = o->algorithm;
     f.trace = o->trace != NULL || o->dry_run;
     const enum plait_status status = plait_fusion_create(r->comm, &f, &r->fusion);
@@ -143,13 +172,14 @@ static void make_gradients(struct run *r)
     r->scratch = allocate(r->ntensor, sizeof *r->scratch);
     r->place = allocate(r->ntensor, sizeof *r->place);
     if (r->o->reproducible)
-        tree_init(&r->tree, r->npass, r->count);
+        tree_init(&r->tree, r->device, r->npass, r->count);
     if (r->o->elastic < 0) {
         make_buckets(r);
         return;
     }
+    float *own = r->device->kind->alloc(r->device, r->count * sizeof *own);
     for (uint32_t t = 0; t < r->ntensor; t++)
-        r->gradient[t] = allocate(model_tensor(r->model, t)->count, sizeof(float));
+        r->gradient[t] = own + r->start[t];
 }
 
 /* ---- the optimiser ----------------------------------------------------------------------------- */
@@ -160,6 +190,11 @@ static void make_optimiser(struct run *r)
     struct plait_optim_options p = PLAIT_OPTIM_OPTIONS_DEFAULT;
     struct plait_optim_part *parts = allocate(r->ntensor, sizeof *parts);
 
+    r->scale = twin_create(r->device, sizeof(struct plait_loss_scale));
+    *(struct plait_loss_scale *)r->scale.host = o->loss_scale > 0
+                                                    ? (struct plait_loss_scale)PLAIT_LOSS_SCALE_STATIC(o->loss_scale)
+                                                    : (struct plait_loss_scale)PLAIT_LOSS_SCALE_DYNAMIC;
+    twin_write(&r->scale);
     for (uint32_t t = 0; t < r->ntensor; t++) {
         const struct tensor *tensor = model_tensor(r->model, t);
         const bool plain = tensor->kind != TENSOR_WEIGHT && !o->decay_all; /* Jia et al. 2018 */
@@ -179,10 +214,15 @@ static void make_optimiser(struct run *r)
     p.nesterov = o->nesterov;
     p.decay = o->weight_decay;
     p.eta = o->eta;
+    p.scale = r->scale.memory;
+    p.stream = r->stream;
     must(plait_optim_create(&p, &r->optim), "the optimiser");
     free(parts);
-    r->scale = o->loss_scale > 0 ? (struct plait_loss_scale)PLAIT_LOSS_SCALE_STATIC(o->loss_scale)
-                                 : (struct plait_loss_scale)PLAIT_LOSS_SCALE_DYNAMIC;
+}
+
+const struct plait_loss_scale *run_scale(const struct run *r)
+{
+    return r->scale.host;
 }
 
 /* The rate reaches its final value only at the last epochs, which keep it. */
@@ -251,15 +291,24 @@ static void join_elastic(struct run *r, struct plait_comm *all)
 
     if (has_servers(r->o))
         must(plait_broadcast(all, &count, &count, 1, PLAIT_UINT64, 0, NULL), "elastic averaging");
-    r->elastic = make_elastic(r->o, all, r->weights, r->count);
+    r->elastic = make_elastic(r->o, all, r->weights.host, r->count);
 }
 
 /* ---- data -------------------------------------------------------------------------------------- */
+
+static void *device_memory(void *context, size_t bytes)
+{
+    struct device *device = context;
+
+    return device->kind->alloc_host(device, bytes);
+}
 
 static void make_loaders(struct run *r)
 {
     const struct options *o = r->o;
     struct loader_options l = { .dataset = r->train,
+                                .alloc = device_memory,
+                                .context = r->device,
                                 .image = image_defaults,
                                 .batch = (uint32_t)o->batch,
                                 .micro = (uint32_t)o->micro,
@@ -274,6 +323,7 @@ static void make_loaders(struct run *r)
     if (o->in_memory)
         r->store = store_create(r->comm, r->train, (uint32_t)o->groups);
     l.store = r->store;
+    l.image.bytes = r->device->kind->bytes;
     l.image.pixels = (uint32_t)o->pixels;
     l.image.jitter = o->jitter;
     l.image.least_area = o->least_area;
@@ -337,8 +387,8 @@ static void check_options(struct run *r, struct options *o, uint32_t cpus)
 struct run *run_create(struct options *o, struct plait_comm *all)
 {
     struct run *r = allocate(1, sizeof *r);
-    const uint32_t cpus = processors_of_rank(all); /* collective: servers take part */
 
+    r->seat = processors_of_rank(all); /* collective: servers take part */
     r->o = o;
     recall(o, all, &r->recalled);
     o->elastic = o->evaluate_only ? -1 : o->elastic; /* a checkpoint holds the centre */
@@ -353,13 +403,14 @@ struct run *run_create(struct options *o, struct plait_comm *all)
     must(plait_comm_duplicate(r->comm, "totals", &r->side), "meeting");
     r->agree = agree_create(r->side);
     open_data(r);
-    check_options(r, o, cpus);
+    check_options(r, o, r->seat.processors);
     r->gradient_type = gradient_type(r);
+    make_device(r);
     make_model(r);
     make_weights(r);
     make_gradients(r);
     make_optimiser(r);
-    r->statistics = statistics_create(r->model, r->comm, o->reproducible ? r->npass : 0);
+    r->statistics = statistics_create(r->model, r->comm, r->stream, o->reproducible ? r->npass : 0);
     make_loaders(r);
     make_schedule(r);
     if (!o->dry_run && !o->evaluate_only)
@@ -388,17 +439,17 @@ void run_destroy(struct run *r)
     plait_fusion_destroy(r->fusion);
     plait_optim_destroy(r->optim);
     free(r->milestones);
-    for (uint32_t t = 0; r->fusion == NULL && t < r->ntensor; t++)
-        free(r->gradient[t]);
     statistics_destroy(r->statistics);
-    tree_finish(&r->tree);
     model_destroy(r->model);
-    plait_mem_free(r->weights);
+    twin_destroy(&r->weights);
+    twin_destroy(&r->centre);
+    twin_destroy(&r->scale);
+    plait_stream_destroy(r->stream);
+    r->device->kind->destroy(r->device);
     agree_destroy(r->agree);
     plait_comm_destroy(r->norms.comm);
     plait_comm_destroy(r->side);
     plait_comm_destroy(r->comm);
-    free(r->centre);
     free(r->start);
     free(r->master);
     free(r->gradient);

@@ -17,10 +17,11 @@
 
 struct state {
     struct resume *list;
-    size_t count; /* number of statistics of a rank */
-    float *mean;  /* [count] */
-    float *all;   /* [nrank][count] */
-    bool each;    /* the checkpoint has the statistics of each of these ranks */
+    float *momentum; /* [r->count] a copy on the host; NULL: the optimiser's is there */
+    size_t count;    /* number of statistics of a rank */
+    float *mean;     /* [count] */
+    float *all;      /* [nrank][count] */
+    bool each;       /* the checkpoint has the statistics of each of these ranks */
 };
 
 /* recall.c has reported or refused options that differ. A position is valid for these images only. */
@@ -45,7 +46,7 @@ static void list_position(struct state *s, struct run *r)
     resume_count(s->list, "step_of_epoch", &r->at);
     resume_count(s->list, "steps", &r->step);
     resume_real(s->list, "best_top1", &r->best);
-    resume_loss_scale(s->list, &r->scale);
+    resume_loss_scale(s->list, r->scale.host);
 }
 
 static void list_tensors(struct state *s, const struct run *r)
@@ -54,8 +55,8 @@ static void list_tensors(struct state *s, const struct run *r)
     struct entry each = { .name = RESUME_STATE "statistics", .type = STORED_F32, .ndim = 2, .data = s->all };
 
     for (uint32_t t = 0; t < r->ntensor; t++) {
-        weights[t] = (r->centre != NULL ? r->centre : r->weights) + r->start[t];
-        momentum[t] = plait_optim_momentum(r->optim, t);
+        weights[t] = (float *)(r->centre.host != NULL ? r->centre.host : r->weights.host) + r->start[t];
+        momentum[t] = s->momentum != NULL ? s->momentum + r->start[t] : plait_optim_momentum(r->optim, t);
     }
     each.shape[0] = r->nrank;
     each.shape[1] = s->count;
@@ -72,7 +73,8 @@ struct state *state_create(struct run *r)
     struct state *s = allocate(1, sizeof *s);
 
     s->list = resume_create();
-    s->count = statistics_count(r->statistics);
+    s->momentum = r->device->kind->host ? NULL : allocate(r->count, sizeof *s->momentum);
+    s->count = model_statistics_count(r->model);
     s->mean = allocate(s->count, sizeof *s->mean);
     s->all = allocate(r->nrank * s->count, sizeof *s->all);
     list_settings(s, r);
@@ -86,6 +88,7 @@ void state_destroy(struct state *s)
     if (s == NULL)
         return;
     resume_destroy(s->list);
+    free(s->momentum);
     free(s->mean);
     free(s->all);
     free(s);
@@ -101,6 +104,29 @@ static void take_mean(struct state *s, uint32_t nrank)
     }
 }
 
+/* The device's part of the state to the host, and back. */
+static void read_device(const struct state *s, const struct run *r)
+{
+    const struct device_kind *kind = r->device->kind;
+
+    twin_read(&r->weights);
+    twin_read(&r->scale);
+    for (uint32_t t = 0; s->momentum != NULL && t < r->ntensor; t++)
+        kind->copy_out(r->device, s->momentum + r->start[t], plait_optim_momentum(r->optim, t),
+                       model_tensor(r->model, t)->count * sizeof(float));
+}
+
+static void write_device(const struct state *s, const struct run *r)
+{
+    const struct device_kind *kind = r->device->kind;
+
+    twin_write(&r->weights);
+    twin_write(&r->scale);
+    for (uint32_t t = 0; s->momentum != NULL && t < r->ntensor; t++)
+        kind->copy_in(r->device, plait_optim_momentum(r->optim, t), s->momentum + r->start[t],
+                      model_tensor(r->model, t)->count * sizeof(float));
+}
+
 enum plait_status state_save(struct run *r, bool best)
 {
     struct state *s = r->state;
@@ -108,11 +134,12 @@ enum plait_status state_save(struct run *r, bool best)
     statistics_get(r->statistics, s->mean);
     enum plait_status status = plait_gather(r->comm, s->mean, s->all, s->count, PLAIT_FLOAT32, 0, NULL);
     if (status == PLAIT_OK && r->elastic != NULL)
-        status = plait_elastic_centre(r->elastic, r->centre);
+        status = plait_elastic_centre(r->elastic, r->centre.host);
     if (status != PLAIT_OK || r->rank > 0)
         return status;
     take_mean(s, r->nrank);
     keeper_wait(r->keeper);
+    read_device(s, r);
     const char *trouble = keeper_trouble(r->keeper); /* of the previous checkpoint; state_saved() reports the last */
     if (trouble != NULL)
         complain("%s; the training goes on, and the next checkpoint will be tried", trouble);
@@ -142,21 +169,36 @@ const char *state_save_alone(struct run *r)
     return resume_save_alone(s->list, r->folder, r->step);
 }
 
+static const char *load_weights(struct run *r)
+{
+    struct state *s = r->state;
+    float **host = allocate(r->ntensor, sizeof *host);
+
+    for (uint32_t t = 0; t < r->ntensor; t++)
+        host[t] = (float *)r->weights.host + r->start[t];
+    statistics_get(r->statistics, s->mean);
+    const char *why = weights_load(r->o->weights, r->comm, r->model, host, s->mean, r->o->new_classifier);
+    statistics_set(r->statistics, s->mean);
+    free(host);
+    return why;
+}
+
 void state_load(struct run *r)
 {
     struct state *s = r->state;
     const char *why = NULL;
 
     if (r->o->weights != NULL)
-        why = weights_load(r->o->weights, r->comm, r->model, r->master, r->o->new_classifier);
+        why = load_weights(r);
     if (r->o->resume != NULL) {
         why = resume_restore(s->list, r->comm, r->recalled.path);
         statistics_set(r->statistics, s->each ? s->all + r->rank * s->count : s->mean);
-        if (r->centre != NULL)
-            memcpy(r->weights, r->centre, r->count * sizeof *r->weights);
+        if (r->centre.host != NULL)
+            memcpy(r->weights.host, r->centre.host, r->weights.bytes);
     }
     if (r->o->loss_scale > 0) /* a given value wins over the checkpoint's */
-        r->scale.scale = r->o->loss_scale;
+        ((struct plait_loss_scale *)r->scale.host)->scale = r->o->loss_scale;
+    write_device(s, r);
     if (why != NULL) {
         complain("%s", why);
         leave(ENDING_ERROR);

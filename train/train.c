@@ -5,7 +5,6 @@
  */
 #include "agree.h"
 #include "base/clock.h"
-#include "elementwise.h"
 #include "ending.h"
 #include "failure.h"
 #include "launch.h"
@@ -43,31 +42,53 @@ static void *const *targets(struct run *r)
     return r->scratch;
 }
 
+/* A device with a stream of its own is not stopped in each step, but to log the loss, and before others look at it. */
+static bool is_to_report(const struct run *r)
+{
+    return r->stream == NULL || (r->step + 1) % r->o->log_every == 0 || r->at + 1 == r->epoch_steps ||
+           r->step + 1 == r->o->steps || r->nonfinite[0] != '\0';
+}
+
+/* What the device has added up since the last report. */
+static void add_results(struct run *r, struct totals *totals)
+{
+    const struct model_result result = model_result(r->model);
+
+    if (!isfinite(result.loss))
+        note_nonfinite(r, "the loss", model_first_nonfinite(r->model));
+    totals->loss += result.loss;
+    totals->images += (double)result.n;
+    totals->top1 += (double)result.top1;
+    totals->top5 += (double)result.top5;
+}
+
+static void next_images(struct run *r, struct images *images)
+{
+    model_taken(r->model); /* loader_next() gives the memory of the last ones to its threads */
+    if (!loader_next(r->loader, images))
+        give_up(ENDING_ERROR, "the loader of epoch %u ended at step %llu of %llu; this is a bug", r->epoch + 1,
+                (unsigned long long)r->at, (unsigned long long)r->epoch_steps);
+}
+
 /*
  * Forward and backward over this rank's images, pass by pass. The totals of all ranks are summed as soon as they are
  * known.
  */
 static enum plait_status passes(struct run *r, struct totals *totals, struct plait_request **summing)
 {
+    const double *scale = &((const struct plait_loss_scale *)r->scale.memory)->scale;
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct images images;
-    struct model_result result;
 
     totals->loss = r->nonfinite[0] != '\0' ? NAN : 0;
     for (r->pass = 0; r->pass < r->npass; r->pass++) {
-        if (!loader_next(r->loader, &images))
-            give_up(ENDING_ERROR, "the loader of epoch %u ended at step %llu of %llu; this is a bug", r->epoch + 1,
-                    (unsigned long long)r->at, (unsigned long long)r->epoch_steps);
-        model_forward(r->model, images.images, images.labels, true, r->o->smoothing, &result);
+        next_images(r, &images);
+        model_forward(r->model, images.images, images.labels, true, r->o->smoothing);
         if (r->norms.status != PLAIT_OK)
             break;
-        if (!isfinite(result.loss))
-            note_nonfinite(r, "the loss", model_first_nonfinite(r->model));
+        if (r->reports)
+            add_results(r, totals);
         statistics_pass(r->statistics, r->pass);
-        totals->loss += result.loss;
-        totals->images += result.n;
-        totals->top1 += result.top1;
-        totals->top5 += result.top5;
         if (r->together && r->pass + 1 == r->npass) {
             call.request = summing;
             totals->stop = asked_to_stop != 0;
@@ -77,9 +98,24 @@ static enum plait_status passes(struct run *r, struct totals *totals, struct pla
                 return status;
         }
         if (!r->frozen)
-            model_backward(r->model, r->scale.scale, targets(r), r->pass > 0 && !r->o->reproducible, gradient_ready, r);
+            model_backward(r->model, scale, targets(r), r->pass > 0 && !r->o->reproducible, gradient_ready, r);
     }
     return r->norms.status;
+}
+
+/* Elastic averaging works on the host's copy of the weights. */
+static enum plait_status start_elastic(struct run *r)
+{
+    twin_read(&r->weights);
+    return plait_elastic_start(r->elastic);
+}
+
+static enum plait_status finish_elastic(struct run *r)
+{
+    const enum plait_status status = plait_elastic_finish(r->elastic);
+
+    twin_write(&r->weights);
+    return status;
 }
 
 /* Wait until the gradients are summed over all ranks, or these weights are pulled to the centre. */
@@ -88,7 +124,7 @@ static enum plait_status wait_for_gradients(struct run *r)
     if (r->frozen)
         return PLAIT_OK;
     if (r->fusion == NULL)
-        return plait_elastic_finish(r->elastic);
+        return finish_elastic(r);
     for (uint32_t t = 0; !r->o->overlap && t < r->ntensor; t++)
         plait_fusion_ready(r->fusion, r->place[t]);
     return plait_fusion_wait_all(r->fusion, NULL);
@@ -112,32 +148,42 @@ static enum plait_status wait_for_others(struct run *r, struct plait_request **s
 static const char *worst_gradient(const struct run *r)
 {
     const uint32_t *order = model_backward_order(r->model);
-    const enum precision precision = r->gradient_type == PLAIT_BFLOAT16 ? PRECISION_BF16 : PRECISION_FP32;
 
     for (uint32_t k = 0; k < r->ntensor; k++) {
         const struct tensor *tensor = model_tensor(r->model, order[k]);
-        if (!elements_finite((struct elements){ precision, tensor->count }, r->gradient[order[k]]))
+        const struct elements e = { run_precision(r), tensor->count };
+        if (!r->device->kind->finite(r->device, e, r->gradient[order[k]]))
             return tensor->name;
     }
     return NULL;
+}
+
+/*
+ * Look at the loss scale. The gradients are those of all ranks; with elastic averaging those of this rank, and the
+ * others learn of it in the next step.
+ */
+static void look_at_scale(struct run *r)
+{
+    const struct plait_loss_scale *scale = run_scale(r);
+
+    twin_read(&r->scale);
+    if (scale->skipped > r->skipped && r->o->loss_scale > 0)
+        note_nonfinite(r, "a gradient", worst_gradient(r));
+    r->skipped = scale->skipped;
+    if (r->nonfinite[0] != '\0' && r->fusion != NULL)
+        nonfinite(r);
 }
 
 /* Update the weights from the gradients, if these are finite, and refresh the model. */
 static void update(struct run *r)
 {
     struct plait_optim_step step = PLAIT_OPTIM_STEP_DEFAULT;
-    struct plait_optim_result result;
 
     step.lr = r->rate;
-    step.factor = 1 / (r->scale.scale * r->npass * (r->fusion != NULL ? r->nrank : 1)); /* from sums to means */
-    must(plait_optim_step(r->optim, &step, &result), "the optimiser");
-    must(plait_loss_scale_update(&r->scale, result.finite), "the loss scale");
-    if (result.finite == 0 && r->o->loss_scale > 0)
-        note_nonfinite(
-            r, "a gradient",
-            worst_gradient(r)); /* of all ranks; with elastic averaging of this rank, reported in the next step */
-    if (r->nonfinite[0] != '\0' && r->fusion != NULL)
-        nonfinite(r);
+    step.factor = 1.0 / (r->npass * (r->fusion != NULL ? r->nrank : 1)); /* from sums to means */
+    must(plait_optim_step(r->optim, &step, NULL), "the optimiser");
+    if (r->reports)
+        look_at_scale(r);
     model_refresh(r->model, (const float *const *)r->master);
 }
 
@@ -179,10 +225,11 @@ static enum plait_status step(struct run *r, struct totals *totals)
 
     *totals = (struct totals){ .seconds = r->seconds, .exposed = r->exposed, .data = r->waited, .idle = r->idle };
     r->rate = plait_schedule_at(&r->schedule, (double)r->step);
+    r->reports = is_to_report(r);
     r->norms.seconds = 0;
     statistics_begin(r->statistics);
     if (r->elastic != NULL && !r->frozen)
-        status = plait_elastic_start(r->elastic);
+        status = start_elastic(r);
     if (status == PLAIT_OK)
         status = passes(r, totals, &summing);
     if (status == PLAIT_OK)
@@ -369,7 +416,7 @@ static void describe(const struct run *r)
     progress_say(r->progress, "%s", memory);
     if (o->resume != NULL)
         progress_say(r->progress, "goes on from step %llu, %s", (unsigned long long)r->step, r->recalled.path);
-    if (o->precision == PRECISION_BF16 && !device_cpu.bf16_fast())
+    if (o->precision == PRECISION_BF16 && !o->cuda && !device_cpu_bf16_fast())
         progress_say(r->progress, "this processor has no AVX512_BF16: bf16 is emulated, at half the speed of fp32; "
                                   "--precision fp32 is faster, and gradients still travel as bf16");
 }
@@ -381,7 +428,7 @@ static int run_training(struct options *o)
     struct place place;
     int ending = ENDING_GOOD;
 
-    if (o->precision == PRECISION_BF16 && !device_cpu.has_bf16())
+    if (o->precision == PRECISION_BF16 && !o->cuda && !device_cpu_has_bf16())
         give_up(ENDING_USAGE,
                 "%s: bf16 needs AVX-512 in oneDNN, which this processor does not have; use --precision fp32 "
                 "without --amp (with --payload bf16 gradients still travel as bf16)",

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tree.h"
 
-#include "ending.h"
-
-#include <stdlib.h>
-
 /* The level at which the k-th vector waits, with the subtrees added to it. */
 static uint32_t level_of(uint32_t k)
 {
@@ -15,17 +11,11 @@ static uint32_t level_of(uint32_t k)
     return level;
 }
 
-void tree_init(struct tree *tree, uint32_t n, size_t count)
+void tree_init(struct tree *tree, struct device *device, uint32_t n, size_t count)
 {
-    *tree = (struct tree){ .n = n };
+    *tree = (struct tree){ .device = device, .n = n };
     for (uint32_t level = 0; 1u << level < n; level++)
-        tree->level[level] = allocate(count, sizeof(float));
-}
-
-void tree_finish(struct tree *tree)
-{
-    for (uint32_t level = 0; level < 32; level++)
-        free(tree->level[level]);
+        tree->level[level] = device->kind->alloc(device, count * sizeof(float));
 }
 
 float *tree_place(const struct tree *tree, uint32_t k)
@@ -38,9 +28,7 @@ void tree_add(const struct tree *tree, uint32_t k, size_t start, size_t count, f
     const uint32_t above = k + 1 < tree->n ? level_of(k) : 32;
 
     for (uint32_t level = 0; level < above && k >> level > 0; level++)
-        if (k >> level & 1) {
-            const float *lower = tree->level[level] + start;
-            for (size_t i = 0; i < count; i++)
-                into[i] = lower[i] + into[i];
-        }
+        if (k >> level & 1)
+            tree->device->kind->elementwise(tree->device, ELEMENTS_ADD, (struct elements){ PRECISION_FP32, count },
+                                            into, tree->level[level] + start, NULL);
 }

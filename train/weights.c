@@ -17,7 +17,13 @@ struct vector { /* of the model: a tensor, or a running statistic */
     float *data;
 };
 
-static uint32_t nvector(struct model *model)
+struct target { /* of a file */
+    const struct model *model;
+    float *const *masters;
+    float *statistics;
+};
+
+static uint32_t nvector(const struct model *model)
 {
     return model_ntensor(model) + model_nstatistic(model);
 }
@@ -32,14 +38,14 @@ static struct vector vector_of_tensor(const struct tensor *t, float *data)
     return v;
 }
 
-static struct vector vector_at(struct model *model, float *const *masters, uint32_t k)
+static struct vector vector_at(const struct target *to, uint32_t k)
 {
-    const uint32_t ntensor = model_ntensor(model);
+    const uint32_t ntensor = model_ntensor(to->model);
 
     if (k < ntensor)
-        return vector_of_tensor(model_tensor(model, k), masters[k]);
-    const struct statistic *const s = model_statistic(model, k - ntensor);
-    return (struct vector){ s->name, 1, { s->count }, s->count, false, s->running };
+        return vector_of_tensor(model_tensor(to->model, k), to->masters[k]);
+    const struct statistic *const s = model_statistic(to->model, k - ntensor);
+    return (struct vector){ s->name, 1, { s->count }, s->count, false, to->statistics + s->start };
 }
 
 /* ---- Floats of any size ------------------------------------------------------------------------------------- */
@@ -132,27 +138,26 @@ static bool is_beside(const char *name)
            strncmp(name, RESUME_STATE, strlen(RESUME_STATE)) == 0;
 }
 
-static bool in_model(struct model *model, float *const *masters, const char *name)
+static bool in_model(const struct target *to, const char *name)
 {
-    for (uint32_t k = 0; k < nvector(model); k++)
-        if (strcmp(vector_at(model, masters, k).name, name) == 0)
+    for (uint32_t k = 0; k < nvector(to->model); k++)
+        if (strcmp(vector_at(to, k).name, name) == 0)
             return true;
     return false;
 }
 
-static const char *check(const char *path, const struct safetensors *file, struct model *model, float *const *masters,
-                         bool new_classifier)
+static const char *check(const char *path, const struct safetensors *file, const struct target *to, bool new_classifier)
 {
     const char *why = NULL;
 
-    for (uint32_t k = 0; k < nvector(model) && why == NULL; k++) {
-        const struct vector v = vector_at(model, masters, k);
+    for (uint32_t k = 0; k < nvector(to->model) && why == NULL; k++) {
+        const struct vector v = vector_at(to, k);
         if (!v.classifier || !new_classifier)
             why = check_vector(path, file, &v);
     }
     for (uint32_t k = 0; k < safetensors_nentry(file) && why == NULL; k++) {
         const char *const name = safetensors_entry(file, k)->name;
-        if (!is_beside(name) && !in_model(model, masters, name))
+        if (!is_beside(name) && !in_model(to, name))
             why = because("%s: it has a tensor %s, which this network does not have: is it of another network?", path,
                           name);
     }
@@ -170,17 +175,18 @@ static const char *take(const struct safetensors *file, struct plait_comm *comm,
     return share_bytes(comm, v->data, v->count * sizeof *v->data);
 }
 
-const char *weights_load(const char *path, struct plait_comm *comm, struct model *model, float *const *masters,
-                         bool new_classifier)
+const char *weights_load(const char *path, struct plait_comm *comm, const struct model *model, float *const *masters,
+                         float *statistics, bool new_classifier)
 {
+    const struct target to = { model, masters, statistics };
     const char *why = NULL;
     struct safetensors *const file = share_reads(comm) ? safetensors_open(path, &why) : NULL;
 
     if (file != NULL)
-        why = check(path, file, model, masters, new_classifier);
+        why = check(path, file, &to, new_classifier);
     why = share_verdict(comm, why);
     for (uint32_t k = 0; k < nvector(model) && why == NULL; k++) {
-        const struct vector v = vector_at(model, masters, k);
+        const struct vector v = vector_at(&to, k);
         if (!v.classifier || !new_classifier)
             why = take(file, comm, &v);
     }

@@ -22,7 +22,8 @@
  *   PLAIT_STANDIN_WORLD    a file of the test's for its processes to share; else each process has a world of its own
  *   PLAIT_STANDIN_SEED     of the random delays (1)
  *   PLAIT_STANDIN_DELAY    the longest, in microseconds (50); 0: none
- *   PLAIT_STANDIN_DEVICES  (1)
+ *   PLAIT_STANDIN_DEVICES  (1); 0: a driver without a GPU
+ *   PLAIT_STANDIN_CAPABILITY  their compute capability, 90 is 9.0 (75)
  *   PLAIT_STANDIN_QUEUES   1: streams share hardware queues (0)
  *   PLAIT_STANDIN_ALONE    a device that cannot reach the others' memory, nor they its; DEVICES or more: none (64)
  *   PLAIT_STANDIN_CUDA     the driver's version, 12080 is 12.8: it refuses newer PTX; else it is 13.0 and takes any
@@ -159,7 +160,7 @@ int fail_now(const char *name);
 
 /* ---- Streams (standin_stream.c) ----------------------------------------------------------------------------- */
 
-enum what { DO_COPY, DO_SET, DO_KERNEL, DO_CALL, DO_WRITE, DO_WAIT, DO_RECORD, DO_AWAIT };
+enum what { DO_COPY, DO_SET, DO_KERNEL, DO_LIBRARY, DO_CALL, DO_WRITE, DO_WAIT, DO_RECORD, DO_AWAIT };
 
 struct record { /* a point in a stream's work */
     uint32_t held;
@@ -176,7 +177,7 @@ struct op {
     uint32_t size, flags; /* of an element or value */
     const struct plait_cuda_host *kernel;
     uint32_t nblock;
-    void *argument;
+    void *argument; /* a kernel's, or a struct library_op */
     void (*call)(void *);
     void *context;
     struct record *record;
@@ -250,6 +251,12 @@ int capture_await(struct stream *stream, struct capture *capture, uint32_t point
 int capture_unsafe(void);                 /* may this call be made now? */
 int capture_spoil(struct stream *stream); /* a call that a capture does not survive, if there is one */
 int capture_spoil_all(void);              /* the same of all captures of the process */
+
+/* ---- Operations of libraries (standin_library.c) ------------------------------------------------------------- */
+
+uint64_t library_bytes(const struct op *op); /* of op->argument */
+void library_accesses(const struct stream *stream, const struct op *op);
+void library_run(const struct op *op);
 
 /* ---- Kernels (standin_kernels.c, standin_train.c) ------------------------------------------------------------- */
 

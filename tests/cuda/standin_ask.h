@@ -35,4 +35,17 @@ struct standin_left { /* what this process has taken and not given back */
     /* For the whole world: accesses that no wait orders are allowed, as of comms that have failed */ \
     X(standin_careless, void, (int careless))
 
+struct standin_access { /* of an operation to memory */
+    const void *memory;
+    uint64_t bytes;
+    int writes;
+};
+
+/*
+ * Of the stand-ins for libraries, which find it by name: put an operation with these accesses on the stream, which calls
+ * run() with a copy of the context's bytes. Returns what a call of the driver returns.
+ */
+typedef int standin_operate_function(void *stream, const char *name, void (*run)(void *), const void *context,
+                                     uint64_t bytes, const struct standin_access *accesses, uint32_t naccess);
+
 #endif

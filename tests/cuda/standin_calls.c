@@ -41,6 +41,13 @@ static void initialise(void)
     memory_open();
 }
 
+static int ndevice(void)
+{
+    const uint64_t n = setting("PLAIT_STANDIN_DEVICES", 1);
+
+    return n < DEVICES ? (int)n : DEVICES;
+}
+
 EXPORT int cuInit(unsigned flags)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -51,6 +58,8 @@ EXPORT int cuInit(unsigned flags)
         return status;
     if (flags != 0)
         return CU_INVALID_VALUE;
+    if (ndevice() == 0)
+        return CU_NO_DEVICE;
     initialised = true;
     return CU_OK;
 }
@@ -108,13 +117,6 @@ EXPORT int cuGetProcAddress_v2(const char *symbol, void **out, int version, uint
 }
 
 /* ---- Devices ----------------------------------------------------------------------------------------------- */
-
-static int ndevice(void)
-{
-    const uint64_t n = setting("PLAIT_STANDIN_DEVICES", 1);
-
-    return n < DEVICES ? (int)n : DEVICES;
-}
 
 static bool is_device(int device)
 {
@@ -189,10 +191,10 @@ EXPORT int cuDeviceGetAttribute(int *out, int attribute, int device)
         *out = 2;
         return CU_OK;
     case VALUE_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-        *out = 7;
+        *out = (int)setting("PLAIT_STANDIN_CAPABILITY", 75) / 10;
         return CU_OK;
     case VALUE_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-        *out = 5;
+        *out = (int)setting("PLAIT_STANDIN_CAPABILITY", 75) % 10;
         return CU_OK;
     default:
         *out = 1; /* whatever it is, it can */

@@ -327,10 +327,11 @@ static struct op op_copy(const struct op *op)
     struct op copy = *op;
 
     if (op->argument != NULL) {
-        copy.argument = malloc(op->kernel->bytes);
+        const uint64_t bytes = op->what == DO_LIBRARY ? library_bytes(op) : op->kernel->bytes;
+        copy.argument = malloc(bytes);
         if (copy.argument == NULL)
             die("out of memory");
-        memcpy(copy.argument, op->argument, op->kernel->bytes);
+        memcpy(copy.argument, op->argument, bytes);
     }
     return copy;
 }

@@ -108,9 +108,15 @@ void record_wait(struct record *record)
 
 /* ---- What a stream does ------------------------------------------------------------------------------------ */
 
-static const char *const names[] = { "a copy",          "a memset",           "a kernel",
-                                     "a host function", "a write of a value", "a wait for a value",
-                                     "an event",        "a wait for an event" };
+static const char *const names[] = { "a copy",
+                                     "a memset",
+                                     "a kernel",
+                                     "a library's operation",
+                                     "a host function",
+                                     "a write of a value",
+                                     "a wait for a value",
+                                     "an event",
+                                     "a wait for an event" };
 
 static void do_set(const struct op *op)
 {
@@ -249,6 +255,9 @@ static void announce(const struct stream *s, const struct op *op)
     case DO_KERNEL:
         kernel_accesses(s, op);
         return;
+    case DO_LIBRARY:
+        library_accesses(s, op);
+        return;
     default:
         return;
     }
@@ -265,6 +274,9 @@ static void perform(const struct stream *s, const struct op *op)
         return;
     case DO_KERNEL:
         op->kernel->run(op->argument, op->nblock);
+        return;
+    case DO_LIBRARY:
+        library_run(op);
         return;
     case DO_CALL:
         do_call(s, op);

@@ -1,0 +1,86 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# plait-train --device cuda as a program: on the stand-ins for CUDA's driver, cuDNN and cuBLAS, or on the first GPU.
+# Usage: train_cuda_test.sh PLAIT_TRAIN [FOLDER with the stand-ins for cuDNN and cuBLAS]
+. "$(dirname "$0")/train_run.sh"
+if [ $# -gt 1 ]; then # processes of ranks share a GPU through this file
+    export LD_LIBRARY_PATH=$2:$LD_LIBRARY_PATH PLAIT_STANDIN_WORLD=$data/world
+    : >"$data/world"
+fi
+
+numbers() { # NAME RUN: of its log
+    sed -n 's/.*"event":"step".*"'"$1"'":\([-0-9.e+]*\).*/\1/p' "$data/$2/log.jsonl"
+}
+on_gpu() { # NAME OPTIONS
+    run "$1" --device cuda --log-every 1 --run "$data/$1" "${@:2}" || fail "$1: $(tail -3 "$data/$1.out")"
+}
+on_cpu() {
+    run "$1" --log-every 1 --run "$data/$1" "${@:2}" || fail "$1: $(tail -3 "$data/$1.out")"
+}
+follows() { # RUN OTHER TOLERANCE: have they the same losses?
+    paste <(numbers loss "$1") <(numbers loss "$2") | awk -v most="$3" '
+        NF == 2 { n++; d = ($1 - $2) / $2; if (d < 0) d = -d; if (d > most) bad = bad " " $1 "/" $2 }
+        END { if (n == 0 || bad) { print n " steps," bad; exit 1 } }' || fail "$1 does not follow $2"
+}
+same() { # RUN OTHER: the same weights?
+    [ -n "$(weights "$1")" ] && [ "$(weights "$1")" = "$(weights "$2")" ] || fail "$1 and $2 have other weights: $(weights "$1") $(weights "$2")"
+}
+few="--pixels 16 --batch 8 --steps 3 --seed 5"
+
+# The GPU follows the processor: images of the GPU are rounded to bytes.
+on_cpu cpu $few --payload fp32
+on_gpu gpu $few --payload fp32
+follows gpu cpu 5e-3
+on_gpu again $few --payload fp32
+same again gpu
+on_gpu bf16 $few --precision bf16 --micro 8
+follows bf16 cpu 5e-2
+on_gpu fp16 $few --precision fp16 --payload fp16 --micro 8
+follows fp16 cpu 5e-2
+[ "$(numbers scale fp16 | head -1)" = 65536.0 ] || fail "fp16: the loss scale is $(numbers scale fp16)"
+
+# Ranks: the same bits for any number; the sums of batch norm; LARS in buckets of their own.
+on_gpu one $few --reproducible --micro 2
+on_gpu two $few --reproducible --micro 2 --ranks 2
+same two one
+on_cpu norms_cpu $few --sync-batch-norm --ranks 2 --payload fp32
+on_gpu norms $few --sync-batch-norm --ranks 2 --payload fp32
+follows norms norms_cpu 5e-3
+on_gpu lars $few --optimizer lars --ranks 2 --bucket 64K
+
+# What is logged every few steps is the sum over them.
+run seldom --device cuda $few --payload fp32 --log-every 3 --run "$data/seldom" || fail "$(tail -3 "$data/seldom.out")"
+same seldom gpu
+[ "$(numbers images seldom)" = 24.0 ] || fail "seldom: images $(numbers images seldom)"
+paste <(numbers loss gpu | awk '{ sum += $1 } END { print sum / NR }') <(numbers loss seldom) |
+    awk '{ d = $1 - $2; exit !(d < 1e-4 && d > -1e-4) }' || fail "seldom: the loss $(numbers loss seldom)"
+
+# A checkpoint goes on with the bits of a run that was not stopped, and on the other device.
+on_gpu part $few --payload fp32 --steps 2
+run part --device cuda --resume "$data/part" $few --steps 3 --log-every 1 || fail "$(tail -3 "$data/part.out")"
+same part gpu
+run gpu --resume "$data/gpu" $few --steps 4 --log-every 1 || fail "to the processor: $(tail -3 "$data/gpu.out")"
+run cpu --device cuda --resume "$data/cpu" $few --steps 4 --log-every 1 || fail "to the GPU: $(tail -3 "$data/cpu.out")"
+follows gpu cpu 1e-2
+run tested --device cuda --evaluate-only --resume "$data/gpu" --batch 8 || fail "$(tail -3 "$data/tested.out")"
+run tested_cpu --evaluate-only --resume "$data/gpu" --batch 8 || fail "$(tail -3 "$data/tested_cpu.out")"
+[ "$(grep -o '[0-9]* images' "$data/tested.out")" = "21 images" ] || fail "evaluation: $(cat "$data/tested.out")"
+
+# Elastic averaging, Final Polishing, evaluation between epochs, the dry run.
+on_gpu elastic $few --elastic sync1 --ranks 2 --epochs 1 --evaluate-every 1
+on_gpu served $few --elastic async --ranks 2 --steps 2
+on_gpu polish --pixels 16 --batch 32 --micro 32 --epochs 2 --polish 1 --polish-kind statistics --evaluate-every 1
+run dry --device cuda --dry-run --ranks 2 || fail "$(cat "$data/dry.out")"
+grep -q 'memory of a rank' "$data/dry.out" || fail "dry run: $(cat "$data/dry.out")"
+
+# A loss that is not finite is found in the step that reports.
+run wrong --device cuda $few --rate 1000 --warmup 0 --steps 9 --log-every 1 --run "$data/wrong" && fail "a rate of 1000"
+[ "$(grep -c 'is not finite' "$data/wrong.out")" = 1 ] || fail "a rate of 1000: $(cat "$data/wrong.out")"
+
+# Mistakes.
+complains 2 '--device tpu: must be cpu, cuda' "$data/images" --device tpu
+complains 2 'fp16: oneDNN does not train in fp16' "$data/images" --precision fp16
+complains 2 '--tf32 .*--device cuda' "$data/images" --tf32
+complains 1 'there is no GPU 9' "$data/images" --device cuda:9 --run "$data/none"
+PLAIT_FOR_TESTS=1 PLAIT_CUDA_DRIVER=/nonexistent complains 1 'no CUDA driver' "$data/images" --device cuda --run "$data/none"
+[ ! -e "$data/none" ] || fail "a run that cannot begin has left a folder"
