@@ -48,7 +48,8 @@ REASONS = (NEEDS_GPU, NEEDS_TORCH, CLUSTER, CHANGES, NETWORK, MINUTES, PART)
 NOT_HERE = [  # pattern, and the reason, or the file of the test that runs it and a pattern of its line
     (r'^(\./)?tools/(check|memcheck|analyze|fuzz|figures|train-evidence|hosts)\b', MINUTES),
     (r'^(\./)?tools/demo\b', MINUTES), (r'^(\./)?tools/(setup|nvcc)\b', NETWORK),
-    (r'^(NCCL_TESTS=\S+ OPENMPI=\S+ )?tools/gpu-check( --only \S+)?$', NEEDS_GPU),
+    (r'^(NCCL_TESTS=\S+ OPENMPI=\S+ )?tools/gpu-check( --only \S+| --train)?$', NEEDS_GPU),
+    (r'^plait-train .*--device cuda', 'tests/train_cuda_test.sh', r'--device cuda'),
     (r'^tools/site\b', 'tests/site_test.py', r'tools/site'), (r'^sudo apt ', CHANGES),
     (r'^tools/packages$', 'tests/packages_test.sh', r'tools/packages'),
     (r'^tools/wheel$', 'tests/wheel_test.sh', r'tools/wheel'),
