@@ -145,7 +145,8 @@ def lines_of(path):
 
 
 def excuses_hold():
-    listed = '\n'.join(line for file in ('tests/meson.build', 'tests/mpi/meson.build', 'train/meson.build')
+    listed = '\n'.join(line for file in ('tests/meson.build', 'tests/mpi/meson.build', 'train/meson.build',
+                                         'tests/cuda/libraries/meson.build')
                        for line in lines_of(file))
     for pattern, why, *line in NOT_HERE:
         if not line:
