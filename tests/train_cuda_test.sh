@@ -73,6 +73,21 @@ on_gpu polish --pixels 16 --batch 32 --micro 32 --epochs 2 --polish 1 --polish-k
 run dry --device cuda --dry-run --ranks 2 || fail "$(cat "$data/dry.out")"
 grep -q 'memory of a rank' "$data/dry.out" || fail "dry run: $(cat "$data/dry.out")"
 
+# A rank that is killed: the others name the last checkpoint, as sums that did not arrive may be in the weights, and leave. (The
+# stand-in may end one of them, which overwrites gradients that another one still adds up for nobody.)
+"$train" "$data/images" --pixels 16 --batch 12 --micro 4 --threads 1 --data-threads 1 --epochs 10000 --ranks 3 --device cuda --save-every 5 \
+    --run "$data/kill" >"$data/kill.out" 2>&1 &
+child=$!
+until [ "$(grep -c '"event":"step"' "$data/kill/log.jsonl" 2>/dev/null)" -ge 2 ] 2>/dev/null; do
+    kill -0 $child 2>/dev/null || fail "killed: $(tail -3 "$data/kill.out")"
+    sleep 0.1
+done
+kill -KILL "$(pgrep -P $child | sed -n 2p)"
+wait $child
+[ $? -eq 4 ] || fail "a rank lost: $(tail -3 "$data/kill.out")"
+grep -q 'the steps since the last checkpoint are lost with the rank, and .*step-[0-9]*.safetensors is the last checkpoint; go on with --resume' "$data/kill.out" ||
+    fail "a rank lost: $(tail -3 "$data/kill.out")"
+
 # A loss that is not finite is found in the step that reports.
 run wrong --device cuda $few --rate 1000 --warmup 0 --steps 9 --log-every 1 --run "$data/wrong" && fail "a rate of 1000"
 [ "$(grep -c 'is not finite' "$data/wrong.out")" = 1 ] || fail "a rate of 1000: $(cat "$data/wrong.out")"

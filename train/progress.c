@@ -302,7 +302,7 @@ void progress_pause(struct progress *p, const struct run *r)
 {
     if (p == NULL)
         return;
-    if (r->step > p->log_step)
+    if (r->step > p->log_step && p->window.images > 0)
         log_step(p, r);
     p->epoch_seconds = plait_clock() - p->epoch_begin;
 }

@@ -125,6 +125,9 @@ struct run {
 struct run *run_create(struct options *o, struct plait_comm *all);
 void run_destroy(struct run *r);
 
+/** Have the sums of gradients that the stream has passed arrived? On a device without a stream they have. */
+enum plait_status run_sums(const struct run *r);
+
 /** As of the last step that reported. */
 const struct plait_loss_scale *run_scale(const struct run *r);
 /** Of the gradients. */

@@ -220,6 +220,11 @@ static void make_optimiser(struct run *r)
     free(parts);
 }
 
+enum plait_status run_sums(const struct run *r)
+{
+    return r->stream != NULL && r->fusion != NULL ? plait_comm_status(plait_fusion_comm(r->fusion)) : PLAIT_OK;
+}
+
 const struct plait_loss_scale *run_scale(const struct run *r)
 {
     return r->scale.host;

@@ -140,6 +140,9 @@ enum plait_status state_save(struct run *r, bool best)
     take_mean(s, r->nrank);
     keeper_wait(r->keeper);
     read_device(s, r);
+    status = run_sums(r); /* else the weights are those of wrong sums */
+    if (status != PLAIT_OK)
+        return status;
     const char *trouble = keeper_trouble(r->keeper); /* of the previous checkpoint; state_saved() reports the last */
     if (trouble != NULL)
         complain("%s; the training goes on, and the next checkpoint will be tried", trouble);

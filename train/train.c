@@ -127,7 +127,8 @@ static enum plait_status wait_for_gradients(struct run *r)
         return finish_elastic(r);
     for (uint32_t t = 0; !r->o->overlap && t < r->ntensor; t++)
         plait_fusion_ready(r->fusion, r->place[t]);
-    return plait_fusion_wait_all(r->fusion, NULL);
+    const enum plait_status status = plait_fusion_wait_all(r->fusion, NULL);
+    return status == PLAIT_OK ? run_sums(r) : status;
 }
 
 /* Wait for all communication of this step. This time, and that of sums within the passes, is exposed. */
