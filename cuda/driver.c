@@ -4,19 +4,23 @@
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 struct plait_cuda_driver plait_cuda;
 void (*plait_cuda_seen)(const void *word, uint32_t value);
 
 static _Thread_local char text[1024]; /* may name a file */
 
+/* An argument may be the text of before. */
 const char *(plait_cuda_say)(const char *format, ...)
 {
+    char next[sizeof text];
     va_list args;
 
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(next, sizeof next, format, args);
     va_end(args);
+    memcpy(text, next, sizeof text);
     return text;
 }
 

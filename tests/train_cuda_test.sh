@@ -39,6 +39,9 @@ on_gpu fp16 $few --precision fp16 --payload fp16 --micro 8
 follows fp16 cpu 5e-2
 [ "$(numbers scale fp16 | head -1)" = 65536.0 ] || fail "fp16: the loss scale is $(numbers scale fp16)"
 
+grep -q '^GPU 0 (.*), cuDNN 9.*, fp16$' "$data/fp16.out" && grep -q '"device":"GPU 0 .*"precision":"fp16"' "$data/fp16/log.jsonl" ||
+    fail "fp16: what it runs on: $(head -4 "$data/fp16.out")"
+
 # Ranks: the same bits for any number; the sums of batch norm; LARS in buckets of their own.
 on_gpu one $few --reproducible --micro 2
 on_gpu two $few --reproducible --micro 2 --ranks 2
@@ -94,8 +97,14 @@ run wrong --device cuda $few --rate 1000 --warmup 0 --steps 9 --log-every 1 --ru
 
 # Mistakes.
 complains 2 '--device tpu: must be cpu, cuda' "$data/images" --device tpu
+complains 2 '--device cuda:0,1: must be cpu, cuda, or cuda:N' "$data/images" --device cuda:0,1
+complains 2 '--amp --precision fp32: --amp is' "$data/images" --amp --precision fp32
 complains 2 'fp16: oneDNN does not train in fp16' "$data/images" --precision fp16
 complains 2 '--tf32 .*--device cuda' "$data/images" --tf32
 complains 1 'there is no GPU 9' "$data/images" --device cuda:9 --run "$data/none"
 PLAIT_FOR_TESTS=1 PLAIT_CUDA_DRIVER=/nonexistent complains 1 'no CUDA driver' "$data/images" --device cuda --run "$data/none"
+PLAIT_STANDIN_CUDA=12080 complains 1 '--device cuda: cuModuleLoadData: CUDA_ERROR_.*: the device code is of nvcc' "$data/images" --device cuda \
+    --run "$data/none"
+mkdir "$data/broken" && : >"$data/broken/libcudnn.so.9" # not another cuDNN in its place
+LD_LIBRARY_PATH=$data/broken:$LD_LIBRARY_PATH complains 1 "broken/libcudnn.so.9: file too short: pip install" "$data/images" --device cuda --run "$data/none"
 [ ! -e "$data/none" ] || fail "a run that cannot begin has left a folder"

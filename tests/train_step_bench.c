@@ -3,24 +3,31 @@
  * Training steps on made-up images that lie in memory, and the least that they could take. train_step_bench.py starts the
  * ranks, has PyTorch beside them, and tells what to measure, a line of standard input at a time:
  *
- *     train_step_bench MODEL PIXELS BATCH PRECISION PAYLOAD    BATCH of a rank and pass; fp32 or bf16
+ *     train_step_bench MODEL PIXELS BATCH PRECISION PAYLOAD [DEVICE]
+ *
+ * BATCH: of a rank and pass; fp32, bf16 or, on a GPU, fp16. DEVICE: cpu, cuda (all ranks on the first GPU), or
+ * cuda-any-order, with algorithms whose sums differ in the last bits from run to run.
  *
  *     step N        training steps
  *     alone N       the same without the other ranks
  *     meet N        the same without gradients of others: where one would wait for those ranks wait for each other
+ *     forward N     forward passes, backward N and update N the other parts of a step
  *     convolve N    the convolutions of a step alone
  *     add N         a += b on 128 MiB each
+ *     losses N      steps, each answered by its loss
+ *     hash 1        a hash of the weights
  *
  * Each is answered by seconds, and seconds of those that waited for gradients. First of all comes a line with the bytes
  * that a step's batch norms move at least, and those that one `add` moves; last, the most memory that the process had.
  */
 #include "../lib/base/clock.h"
-#include "../train/elementwise.h"
+#include "../train/device.h"
 #include "../train/ending.h"
 #include "../train/launch.h"
 
 #include <plait/fusion.h>
 #include <plait/optim.h>
+#include <plait/stream.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,60 +42,98 @@ struct bench {
     struct place place;
     struct plait_comm *comm;
     struct model_options options;
+    struct device *device;
+    struct plait_stream *stream; /* of a GPU; NULL: a processor's */
     struct model *model;
     uint32_t n;      /* tensors */
     uint32_t *where; /* [n] of a tensor among the fusion's */
-    float **masters;
+    float **masters; /* the device's */
     void **gradients;
-    float *images;
+    void *images;
     int32_t *labels;
     struct plait_fusion *fusion;
     struct plait_optim *optim;
-    void *memory[2]; /* ADD_BYTES each */
+    void *memory[2]; /* the device's, ADD_BYTES each */
     double exposed;
     enum company { TOGETHER, MEETING, ALONE } company;
 };
 
 static enum precision parse_precision(const char *name)
 {
-    return strcmp(name, "bf16") == 0 ? PRECISION_BF16 : PRECISION_FP32;
+    return strcmp(name, "bf16") == 0 ? PRECISION_BF16 : strcmp(name, "fp16") == 0 ? PRECISION_FP16 : PRECISION_FP32;
 }
 
-/* As plait-train: what travels as bf16 is written as such. */
+/* As plait-train: what travels in 16 bits is written as such. */
 static enum plait_dtype gradient_type(const struct bench *b)
 {
-    return b->options.gradients == PRECISION_BF16 ? PLAIT_BFLOAT16 : PLAIT_FLOAT32;
+    return b->options.gradients == PRECISION_BF16   ? PLAIT_BFLOAT16
+           : b->options.gradients == PRECISION_FP16 ? PLAIT_FLOAT16
+                                                    : PLAIT_FLOAT32;
 }
 
-static void make_model(struct bench *b, char **argv)
+static void make_device(struct bench *b, enum precision precision, const char *name)
 {
-    b->options = (struct model_options){ .name = argv[1],
+    const struct device_kind *kind = strncmp(name, "cuda", 4) == 0 ? &device_cuda : &device_cpu;
+
+    b->device = kind->create(&(struct device_options){
+        .precision = precision, .threads = 1, .any_order = strcmp(name, "cuda-any-order") == 0 });
+    if (b->device->stream != NULL)
+        must(plait_stream_create_cuda_on(0, b->device->stream, &b->stream), "the stream");
+}
+
+static void make_weights(struct bench *b)
+{
+    float **host = allocate(b->n, sizeof *host);
+
+    for (uint32_t t = 0; t < b->n; t++) {
+        host[t] = allocate(model_tensor(b->model, t)->count, sizeof(float));
+        b->masters[t] = b->device->kind->alloc(b->device, model_tensor(b->model, t)->count * sizeof(float));
+    }
+    model_initialise(b->model, 1, true, host);
+    for (uint32_t t = 0; t < b->n; t++) {
+        b->device->kind->copy_in(b->device, b->masters[t], host[t], model_tensor(b->model, t)->count * sizeof(float));
+        free(host[t]);
+    }
+    free(host);
+    model_refresh(b->model, (const float *const *)b->masters);
+}
+
+static void make_model(struct bench *b, char **argv, const char *device)
+{
+    make_device(b, parse_precision(argv[4]), device);
+    b->options = (struct model_options){ .device = b->device,
+                                         .name = argv[1],
                                          .nclass = NCLASS,
                                          .pixels = (uint32_t)atoi(argv[2]),
                                          .batch = (uint32_t)atoi(argv[3]),
+                                         .bytes = b->device->kind->bytes && strcmp(argv[4], "fp32") != 0,
+                                         .mean = { 0.5, 0.5, 0.5 },
+                                         .deviation = { 0.25, 0.25, 0.25 },
                                          .precision = parse_precision(argv[4]),
                                          .gradients = parse_precision(argv[5]),
-                                         .threads = 1,
                                          .training = true };
     b->model = model_create(&b->options);
     if (b->model == NULL)
         exit(ENDING_USAGE);
     b->n = model_ntensor(b->model);
     b->masters = allocate(b->n, sizeof *b->masters);
-    for (uint32_t t = 0; t < b->n; t++)
-        b->masters[t] = allocate(model_tensor(b->model, t)->count, sizeof(float));
-    model_initialise(b->model, 1, true, b->masters);
-    model_refresh(b->model, (const float *const *)b->masters);
+    make_weights(b);
 }
 
 static void make_batch(struct bench *b)
 {
     const size_t n = (size_t)b->options.batch * b->options.pixels * b->options.pixels * 3;
 
-    b->images = allocate(n, sizeof *b->images);
-    b->labels = allocate(b->options.batch, sizeof *b->labels);
-    for (size_t i = 0; i < n; i++)
-        b->images[i] = (float)((i + b->place.rank) * 2654435761u % 1024) / 512 - 1;
+    b->images = b->device->kind->alloc_host(b->device, n * (b->options.bytes ? 1 : sizeof(float)));
+    b->labels = b->device->kind->alloc_host(b->device, b->options.batch * sizeof *b->labels);
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t number = (uint32_t)((i + b->place.rank) * 2654435761u % 1024);
+
+        if (b->options.bytes)
+            ((uint8_t *)b->images)[i] = (uint8_t)(number / 4);
+        else
+            ((float *)b->images)[i] = (float)number / 512 - 1;
+    }
     for (uint32_t i = 0; i < b->options.batch; i++)
         b->labels[i] = (int32_t)(i * 7 % NCLASS);
 }
@@ -108,6 +153,7 @@ static void make_buckets(struct bench *b)
     }
     f.tensors = tensors;
     f.ntensor = b->n;
+    f.stream = b->stream;
     must(plait_fusion_create(b->comm, &f, &b->fusion), "buckets");
     for (uint32_t t = 0; t < b->n; t++)
         b->gradients[t] = plait_fusion_data(b->fusion, b->where[t]);
@@ -130,6 +176,7 @@ static void make_optimiser(struct bench *b)
     p.method = PLAIT_OPTIM_SGD;
     p.momentum = 0.9;
     p.decay = 1e-4;
+    p.stream = b->stream;
     must(plait_optim_create(&p, &b->optim), "the optimiser");
     free(parts);
 }
@@ -142,14 +189,37 @@ static void gradient_ready(void *context, uint32_t t)
         must(plait_fusion_ready(b->fusion, b->where[t]), "a gradient");
 }
 
+static void forward(struct bench *b)
+{
+    model_taken(b->model);
+    model_forward(b->model, b->images, b->labels, true, 0.1);
+}
+
+static void backward(struct bench *b)
+{
+    const enum company company = b->company;
+
+    b->company = ALONE;
+    model_backward(b->model, NULL, b->gradients, false, gradient_ready, b);
+    b->company = company;
+}
+
+static void update(struct bench *b)
+{
+    struct plait_optim_step s = PLAIT_OPTIM_STEP_DEFAULT;
+
+    s.lr = 0.001;
+    s.factor = 1.0 / (b->company == TOGETHER ? b->place.nrank : 1);
+    must(plait_optim_step(b->optim, &s, NULL), "the optimiser");
+    model_refresh(b->model, (const float *const *)b->masters);
+}
+
 /* As train/train.c's. */
 static void step(struct bench *b)
 {
-    struct plait_optim_step s = PLAIT_OPTIM_STEP_DEFAULT;
-    struct plait_optim_result updated;
     double begin;
 
-    model_forward(b->model, b->images, b->labels, true, 0.1);
+    forward(b);
     model_backward(b->model, NULL, b->gradients, false, gradient_ready, b);
     begin = plait_clock();
     if (b->company == TOGETHER)
@@ -157,10 +227,7 @@ static void step(struct bench *b)
     if (b->company == MEETING)
         must(plait_barrier(b->comm, NULL), "meeting");
     b->exposed += plait_clock() - begin;
-    s.lr = 0.001;
-    s.factor = 1.0 / (b->company == TOGETHER ? b->place.nrank : 1);
-    must(plait_optim_step(b->optim, &s, &updated), "the optimiser");
-    model_refresh(b->model, (const float *const *)b->masters);
+    update(b);
 }
 
 static void step_alone(struct bench *b)
@@ -185,17 +252,17 @@ static void convolve(struct bench *b)
 static void add(struct bench *b)
 {
     for (size_t k = 0; k < 2 && b->memory[k] == NULL; k++)
-        b->memory[k] = allocate(1, ADD_BYTES);
-    elements_run(ELEMENTS_ADD, (struct elements){ PRECISION_FP32, ADD_BYTES / sizeof(float) }, 1, b->memory[0],
-                 b->memory[1], NULL);
+        b->memory[k] = b->device->kind->alloc(b->device, ADD_BYTES);
+    b->device->kind->elementwise(b->device, ELEMENTS_ADD,
+                                 (struct elements){ PRECISION_FP32, ADD_BYTES / sizeof(float) }, b->memory[0],
+                                 b->memory[1], NULL);
 }
 
 static const struct row {
     const char *name;
     void (*run)(struct bench *b);
-} rows[] = {
-    { "step", step }, { "alone", step_alone }, { "meet", step_meeting }, { "convolve", convolve }, { "add", add }
-};
+} rows[] = { { "step", step },         { "alone", step_alone }, { "meet", step_meeting }, { "forward", forward },
+             { "backward", backward }, { "update", update },    { "convolve", convolve }, { "add", add } };
 
 static void measure(struct bench *b, const struct row *row, unsigned n)
 {
@@ -206,7 +273,34 @@ static void measure(struct bench *b, const struct row *row, unsigned n)
     b->exposed = 0;
     for (unsigned k = 0; k < n; k++)
         row->run(b);
+    b->device->kind->synchronize(b->device);
     printf("%.6f %.6f\n", plait_clock() - begin, b->exposed);
+}
+
+static void print_losses(struct bench *b, unsigned n)
+{
+    model_result(b->model);
+    for (unsigned k = 0; k < n; k++) {
+        step(b);
+        const struct model_result result = model_result(b->model);
+        printf("%.9g%s", result.loss / (double)result.n, k + 1 < n ? " " : "\n");
+    }
+}
+
+static void print_hash(const struct bench *b)
+{
+    uint64_t hash = 14695981039346656037u;
+
+    for (uint32_t t = 0; t < b->n; t++) {
+        const size_t n = model_tensor(b->model, t)->count;
+        uint32_t *bits = allocate(n, sizeof *bits);
+
+        b->device->kind->copy_out(b->device, bits, b->masters[t], n * sizeof *bits);
+        for (size_t k = 0; k < n; k++)
+            hash = (hash ^ bits[k]) * 1099511628211u;
+        free(bits);
+    }
+    printf("%u\n", (unsigned)(hash >> 32 ^ hash));
 }
 
 static long most_memory(void)
@@ -224,10 +318,11 @@ int main(int argc, char **argv)
     char name[16];
     unsigned n;
 
-    if (argc != 6) {
-        fprintf(stderr,
-                "usage: train_step_bench MODEL PIXELS BATCH fp32|bf16 PAYLOAD (fp32|bf16), under torchrun's RANK, "
-                "WORLD_SIZE, MASTER_ADDR, MASTER_PORT\n");
+    if (argc != 6 && argc != 7) {
+        fprintf(
+            stderr,
+            "usage: train_step_bench MODEL PIXELS BATCH fp32|bf16|fp16 PAYLOAD (likewise) [cpu|cuda|cuda-any-order], "
+            "under torchrun's RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT\n");
         return ENDING_USAGE;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -237,15 +332,20 @@ int main(int argc, char **argv)
     c.nrank = b.place.nrank;
     c.id = &b.place.id;
     must(plait_comm_create(&c, &b.comm), "meeting");
-    make_model(&b, argv);
+    make_model(&b, argv, argc > 6 ? argv[6] : "cpu");
     make_batch(&b);
     make_buckets(&b);
     make_optimiser(&b);
     printf("%zu %zu\n", NORM_PASSES * model_norm_bytes(b.model), (size_t)ADD_PASSES * ADD_BYTES);
-    while (scanf("%15s %u", name, &n) == 2)
+    while (scanf("%15s %u", name, &n) == 2) {
+        if (strcmp(name, "losses") == 0)
+            print_losses(&b, n);
+        if (strcmp(name, "hash") == 0)
+            print_hash(&b);
         for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
             if (strcmp(rows[k].name, name) == 0)
                 measure(&b, &rows[k], n);
+    }
     printf("%ld\n", most_memory());
     return 0;
 }

@@ -59,8 +59,9 @@ struct device_options {
 /* An implementation has more after these members. */
 struct device {
     const struct device_kind *kind;
-    size_t scratch; /* bytes that operations need: the maximum over all made so far */
-    void *stream;   /* the CUDA stream that has its work; NULL: the work is done when a function returns */
+    size_t scratch;  /* bytes that operations need: the maximum over all made so far */
+    void *stream;    /* the CUDA stream that has its work; NULL: the work is done when a function returns */
+    char about[160]; /* for people, as "GPU 0 (NVIDIA H200), cuDNN 9.19.0" */
 };
 
 struct device_layout {

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const dnnl_dims_t dense = { 0 }; /* dilation of kernels: none */
@@ -372,6 +373,8 @@ struct device *dnn_create(const struct device_options *options)
     dnn->plain = attributes(false);
     dnn->adding = attributes(true);
     dnn->activation = dnn_fastest_layout(dnn);
+    snprintf(dnn->device.about, sizeof dnn->device.about, "processors, oneDNN %d.%d", dnnl_version()->major,
+             dnnl_version()->minor);
     return &dnn->device;
 }
 

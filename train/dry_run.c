@@ -125,6 +125,7 @@ void memory_text(const struct run *r, char *out, size_t room)
     const struct model_memory m = model_memory(r->model);
     const size_t weights = r->count * sizeof(float), gradients = r->count * plait_dtype_size(r->gradient_type);
     const bool packed = r->o->payload != r->gradient_type, gpu = r->stream != NULL;
+    const size_t slots = gpu ? 2 * r->o->micro * r->o->pixels * r->o->pixels * 3 : 0; /* train/cuda/images.c */
     const size_t centre = r->centre.bytes, images = loader_memory(r->loader) + loader_memory(r->val_loader);
     size_t payload = 0;
     struct plait_fusion_bucket b;
@@ -136,8 +137,8 @@ void memory_text(const struct run *r, char *out, size_t room)
              "memory of a rank in MiB: %.1f%s, of it activations %.1f, weights of a pass %.1f, workspaces %.1f,\n"
              "  master weights %.1f, gradients %.1f, momentum %.1f, buckets %.1f, centre %.1f%s images ahead %.1f",
              mebibytes(m.activations + m.weights + m.workspaces + 2 * weights + gradients + payload + centre +
-                       (gpu ? 0 : images)),
-             gpu ? " on the GPU" : "", mebibytes(m.activations), mebibytes(m.weights), mebibytes(m.workspaces),
+                       (gpu ? slots : images)),
+             gpu ? " on the GPU" : "", mebibytes(m.activations), mebibytes(m.weights), mebibytes(m.workspaces + slots),
              mebibytes(weights), mebibytes(gradients), mebibytes(weights), mebibytes(payload), mebibytes(centre),
              gpu ? "; pinned on the host:" : ",", mebibytes(images));
 }

@@ -40,7 +40,7 @@ void check(struct run *r, enum plait_status status)
 {
     if (status == PLAIT_OK)
         return;
-    if (ending_of(status) == ENDING_LOST)
+    if (ending_of(status) == ENDING_LOST && r->all > 1)
         lost(r);
     const char *why = because("rank %u: %s", r->rank, plait_last_error());
     plait_comm_abort(r->side, why); /* the others still wait for this rank: tell them why it ends */

@@ -119,17 +119,22 @@ static bool parse_warmup_method(struct options *o, const char *flag, const char 
 
 static bool parse_device(struct options *o, const char *flag, const char *value)
 {
-    uint64_t number = 0;
-    const bool numbered = strncmp(value, "cuda:", 5) == 0;
+    const char *number = strncmp(value, "cuda:", 5) == 0 ? value + 5 : NULL;
+    const size_t digits = number != NULL ? strspn(number, "0123456789") : 0;
 
-    o->cuda = numbered || strcmp(value, "cuda") == 0;
-    o->gpu = -1;
-    if (numbered && !value_number(flag, value + 5, 0, 63, &number))
-        return false;
-    if (numbered)
-        o->gpu = (int64_t)number;
-    return o->cuda || strcmp(value, "cpu") == 0 ||
-           complain("%s %s: must be cpu, cuda, or cuda: and the number of a GPU", flag, value);
+    o->cuda = number != NULL || strcmp(value, "cuda") == 0;
+    o->gpu = digits > 0 && digits < 4 ? atoi(number) : -1;
+    if (number != NULL ? digits == 0 || digits > 3 || number[digits] != '\0' : !o->cuda && strcmp(value, "cpu") != 0)
+        return complain(
+            "%s %s: must be cpu, cuda, or cuda:N for the GPU of number N; cuda spreads --ranks over all GPUs, "
+            "or those of CUDA_VISIBLE_DEVICES",
+            flag, value);
+    return true;
+}
+
+const char *options_precision(const struct options *o)
+{
+    return o->precision == PRECISION_BF16 ? "bf16" : o->precision == PRECISION_FP16 ? "fp16" : "fp32";
 }
 
 /* ---- where they have an effect ------------------------------------------------------------------ */
@@ -451,6 +456,9 @@ bool options_parse(int argc, char **argv, struct options *out)
         return false;
     out->paths = argv + 1;
     out->npath = (uint32_t)npath;
+    if (out->amp && out->given[option_of(&table, "precision")].yes && out->precision != PRECISION_BF16)
+        return complain("--amp %s %s: --amp is --precision bf16; leave one out", options_flag(out, "precision"),
+                        options_precision(out));
     if (out->amp) {
         out->precision = PRECISION_BF16;
         out->given[option_of(&table, "precision")] = (struct option_given){ true, "--amp" };

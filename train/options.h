@@ -73,6 +73,9 @@ struct options {
     uint64_t classes, train_images, val_images; /* make-data */
 };
 
+/** "fp32", "bf16", "fp16" */
+const char *options_precision(const struct options *o);
+
 /** Returns false after a message. */
 bool options_parse(int argc, char **argv, struct options *out);
 void options_help(void);

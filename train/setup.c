@@ -47,6 +47,16 @@ enum precision run_precision(const struct run *r)
                                                : PRECISION_FP32;
 }
 
+/* A device that cannot begin ends this rank; without this the others would wait until they notice. */
+static void tell_others(void *context)
+{
+    struct run *r = context;
+    const char *why = because("rank %u cannot begin; its own message says why", r->rank);
+
+    plait_comm_abort(r->comm, why);
+    plait_comm_abort(r->side, why);
+}
+
 static void make_device(struct run *r)
 {
     const struct options *o = r->o;
@@ -58,7 +68,7 @@ static void make_device(struct run *r)
 
     r->device = (o->cuda ? &device_cuda : &device_cpu)->create(&d);
     if (r->device->stream != NULL)
-        must(plait_stream_create_cuda_on(d.number, r->device->stream, &r->stream), "the GPU's stream");
+        must(plait_stream_create_cuda_on(d.number, r->device->stream, &r->stream), "--device cuda");
 }
 
 static void make_model(struct run *r)
@@ -410,6 +420,7 @@ struct run *run_create(struct options *o, struct plait_comm *all)
     open_data(r);
     check_options(r, o, r->seat.processors);
     r->gradient_type = gradient_type(r);
+    before_leaving(tell_others, r);
     make_device(r);
     make_model(r);
     make_weights(r);
@@ -418,6 +429,7 @@ struct run *run_create(struct options *o, struct plait_comm *all)
     r->statistics = statistics_create(r->model, r->comm, r->stream, o->reproducible ? r->npass : 0);
     make_loaders(r);
     make_schedule(r);
+    before_leaving(NULL, NULL);
     if (!o->dry_run && !o->evaluate_only)
         folder_choose(r);
     r->state = state_create(r);

@@ -21,6 +21,13 @@
 
 /* ---- a step ------------------------------------------------------------------------------------ */
 
+/* After an error no wait would end: it is returned in the place of one. */
+static void mark(struct run *r, uint32_t t)
+{
+    if (r->marked == PLAIT_OK)
+        r->marked = plait_fusion_ready(r->fusion, r->place[t]);
+}
+
 /* The backward pass has computed a tensor's gradient. In the last pass its exchange begins. */
 static void gradient_ready(void *context, uint32_t t)
 {
@@ -29,7 +36,7 @@ static void gradient_ready(void *context, uint32_t t)
     if (r->o->reproducible)
         tree_add(&r->tree, r->pass, r->start[t], model_tensor(r->model, t)->count, r->scratch[t]);
     if (r->fusion != NULL && r->o->overlap && r->pass + 1 == r->npass)
-        plait_fusion_ready(r->fusion, r->place[t]); /* if a rank is lost, the wait reports it */
+        mark(r, t);
 }
 
 /* Where this pass writes its gradients: to the buckets, or to this pass's place in the tree of sums. */
@@ -103,10 +110,16 @@ static enum plait_status passes(struct run *r, struct totals *totals, struct pla
     return r->norms.status;
 }
 
-/* Elastic averaging works on the host's copy of the weights. */
+/* Elastic averaging works on the host's copy of the weights; it makes the first of every `period` exchanges. */
+static bool exchanges(const struct run *r)
+{
+    return r->exchanges % r->o->period == 0;
+}
+
 static enum plait_status start_elastic(struct run *r)
 {
-    twin_read(&r->weights);
+    if (exchanges(r))
+        twin_read(&r->weights);
     return plait_elastic_start(r->elastic);
 }
 
@@ -114,7 +127,9 @@ static enum plait_status finish_elastic(struct run *r)
 {
     const enum plait_status status = plait_elastic_finish(r->elastic);
 
-    twin_write(&r->weights);
+    if (exchanges(r))
+        twin_write(&r->weights);
+    r->exchanges++;
     return status;
 }
 
@@ -126,8 +141,8 @@ static enum plait_status wait_for_gradients(struct run *r)
     if (r->fusion == NULL)
         return finish_elastic(r);
     for (uint32_t t = 0; !r->o->overlap && t < r->ntensor; t++)
-        plait_fusion_ready(r->fusion, r->place[t]);
-    const enum plait_status status = plait_fusion_wait_all(r->fusion, NULL);
+        mark(r, t);
+    const enum plait_status status = r->marked == PLAIT_OK ? plait_fusion_wait_all(r->fusion, NULL) : r->marked;
     return status == PLAIT_OK ? run_sums(r) : status;
 }
 
@@ -414,6 +429,8 @@ static void describe(const struct run *r)
                  (unsigned long long)o->batch, r->npass, r->npass > 1 ? "passes" : "pass", (unsigned long long)o->micro,
                  o->method == PLAIT_OPTIM_LARS ? "LARS" : "SGD", o->rate, (unsigned long long)o->epochs,
                  plural(o->epochs), (unsigned long long)r->epoch_steps, plural(r->epoch_steps), r->folder);
+    if (o->cuda)
+        progress_say(r->progress, "%s, %s", r->device->about, options_precision(o));
     progress_say(r->progress, "%s", memory);
     if (o->resume != NULL)
         progress_say(r->progress, "goes on from step %llu, %s", (unsigned long long)r->step, r->recalled.path);

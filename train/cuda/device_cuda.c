@@ -10,6 +10,7 @@
 
 #include <plait/optim.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,6 +157,8 @@ static struct device *cuda_create(const struct device_options *options)
     cuda->launcher = (struct train_launcher){ launch, cuda, (uint32_t)cuda->gpu.multiprocessors };
     cuda_must_call(plait_cuda.stream_create(&cuda->copies, DRIVER_STREAM_NON_BLOCKING, DRIVER_STREAM_NORMAL),
                    "cuStreamCreateWithPriority");
+    snprintf(cuda->device.about, sizeof cuda->device.about, "GPU %d (%.60s), cuDNN %s, cuBLAS %s", cuda->gpu.number,
+             cuda->gpu.name, cuda->libraries->cudnn_version, cuda->libraries->blas_version);
     cuda->infinite = cuda_alloc(&cuda->device, sizeof *cuda->infinite);
     return &cuda->device;
 }

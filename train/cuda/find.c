@@ -87,6 +87,14 @@ static bool load_python(struct found *f, const char *name)
     return load_package(f, "/usr/local", name) || load_package(f, "/usr", name);
 }
 
+/* Did the loader find the file, and could not use it? Another one in its place would be a surprise. */
+static bool is_there(const struct found *f, const char *name)
+{
+    const size_t length = strlen(name);
+
+    return strncmp(f->why, name, length) != 0 || strstr(f->why + length, "No such file") == NULL;
+}
+
 struct found find_library(const char *name, const char *folder)
 {
     struct found f = { .handle = NULL };
@@ -97,7 +105,7 @@ struct found find_library(const char *name, const char *folder)
         load(&f, path);
         return f;
     }
-    if (load(&f, name) || load_python(&f, name))
+    if (load(&f, name) || is_there(&f, name) || load_python(&f, name))
         return f;
     snprintf(path, sizeof path, "/usr/local/cuda/lib*/%s", name);
     load_match(&f, path);

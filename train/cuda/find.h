@@ -14,7 +14,8 @@ struct found {
 };
 
 /**
- * Load a library by its name, as "libcudnn.so.9": as the loader finds it, else of the packages of the python3 that PATH
+ * Load a library by its name, as "libcudnn.so.9": as the loader finds it (a file that it finds and cannot use is an
+ * error), else of the packages of the python3 that PATH
  * finds (the packages of nvidia-cudnn-cu13 and the like), else below /usr/local/cuda.
  *
  * folder  look there only; NULL: everywhere

@@ -53,6 +53,7 @@ struct device_op *cuda_images(struct device *device, const struct device_images 
                                                   .labels = cuda_alloc(device, shape->n * sizeof(int32_t)),
                                                   .there = create_event(),
                                                   .used = create_event() };
+    device->kind->synchronize(device); /* the slots are zeroed on another stream than images are copied on */
     if (cuda->most_images < shape->n) {
         cuda->most_images = shape->n;
         cuda->losses = cuda_alloc(device, kernel_loss_scratch(shape->n));
