@@ -172,8 +172,8 @@ def beside_pytorch():
         rounds.append((side.measure('step', STEPS), theirs.measure('step', STEPS) if theirs is not None else float('nan')))
     mine, other = (statistics.median(r[k] for r in rounds) for k in (0, 1))
     what = f'{MODEL}, {PIXELS} pixels, bf16, batch {BATCH}'
-    row(f'{what}: images/s; PyTorch\'s (torch.compile, AMP, channels last); ratio',
-        f'{BATCH / mine:.0f}; {BATCH / other:.0f}; {statistics.median(r[1] / r[0] for r in rounds):.2f}', '1.1')
+    beside = f'{BATCH / other:.0f}; {statistics.median(r[1] / r[0] for r in rounds):.2f}' if theirs is not None else 'not there'
+    row(f'{what}: images/s; PyTorch\'s (torch.compile, AMP, channels last, images on the GPU); ratio', f'{BATCH / mine:.0f}; {beside}', '1.1')
     parts = {name: median(side, name) for name in ('forward', 'backward', 'update', 'convolve')}
     row(f'{what}: ms of a step; forward; backward; optimiser and weights; its convolutions alone',
         '; '.join(f'{1e3 * t:.2f}' for t in (mine, *parts.values())))
