@@ -71,6 +71,9 @@ run tested_cpu --evaluate-only --resume "$data/gpu" --batch 8 || fail "$(tail -3
 
 # Elastic averaging, Final Polishing, evaluation between epochs, the dry run.
 on_gpu elastic $few --elastic sync1 --ranks 2 --epochs 1 --evaluate-every 1
+on_cpu period_cpu $few --elastic sync1 --ranks 2 --period 2 --payload fp32
+on_gpu period $few --elastic sync1 --ranks 2 --period 2 --payload fp32
+follows period period_cpu 5e-3
 on_gpu served $few --elastic async --ranks 2 --steps 2
 on_gpu polish --pixels 16 --batch 32 --micro 32 --epochs 2 --polish 1 --polish-kind statistics --evaluate-every 1
 run dry --device cuda --dry-run --ranks 2 || fail "$(cat "$data/dry.out")"

@@ -269,7 +269,7 @@ static void bf16_agrees_with_pytorch(void **state)
 static void fp16_agrees_with_pytorch(void **state)
 {
     if (kind->host) {
-        print_message("oneDNN does not train in fp16\n");
+        print_message("fp16 needs a GPU\n");
         skip();
     }
     check("train_resnet20", PRECISION_FP16, 2e-2);

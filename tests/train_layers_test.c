@@ -332,7 +332,7 @@ static void every_layer_agrees_in_bf16(void **state)
 static void every_layer_agrees_in_fp16(void **state)
 {
     if (kind->host) {
-        print_message("oneDNN does not train in fp16\n");
+        print_message("fp16 needs a GPU\n");
         skip();
     }
     check_all(PRECISION_FP16);

@@ -171,6 +171,8 @@ static uint64_t round_up(uint64_t bytes)
 }
 
 /* Shared memory, or what the program has: start != NULL. */
+enum { SPOILT = 65536 }; /* bytes that new memory begins with and that are NaNs: a driver gives memory that was used */
+
 static int make(void *start, uint64_t bytes, enum kind kind, uint64_t *out)
 {
     const struct context *context = context_now();
@@ -182,6 +184,8 @@ static int make(void *start, uint64_t bytes, enum kind kind, uint64_t *out)
         start = mmap(NULL, round_up(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (start == MAP_FAILED)
         return CU_OUT_OF_MEMORY;
+    if (fd >= 0)
+        memset(start, 0xff, bytes < SPOILT ? bytes : SPOILT);
     if (kind == DEVICE_MEMORY)
         memory_guard(start, round_up(bytes));
     world_lock();
