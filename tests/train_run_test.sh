@@ -74,6 +74,7 @@ complains 2 'did you mean --epochs' "$data/images" --epoch 3
 complains 2 'needs a value' "$data/images" --batch
 complains 2 '--opt adam: must be one of sgd, lars' "$data/images" --opt adam
 complains 2 '--sched plateau: must be one of none, polynomial, cosine, steps' "$data/images" --sched plateau
+run cpu --device cpu --steps 1 --run "$data/cpu" || fail "--device cpu: $(tail -3 "$data/cpu.out")"
 complains 2 '--device tpu: must be cpu, cuda' "$data/images" --device tpu
 complains 2 '--lr-step-size x: must be a number' "$data/images" --lr-step-size x
 complains 2 '--lr-step-size has an effect only with --decay steps' "$data/images" --lr-step-size 3 --decay cosine

@@ -62,7 +62,9 @@ static void make_device(struct run *r)
     const struct options *o = r->o;
     const struct device_options d = { .precision = o->precision,
                                       .threads = (unsigned)o->threads,
-                                      .number = o->gpu >= 0 ? (int)o->gpu : device_cuda_of(r->seat.local),
+                                      .number = !o->cuda      ? 0
+                                                : o->gpu >= 0 ? (int)o->gpu
+                                                              : device_cuda_of(r->seat.local),
                                       .tf32 = o->tf32,
                                       .any_order = o->any_order };
 
