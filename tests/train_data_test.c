@@ -297,7 +297,7 @@ static void no_more_is_decoded_ahead_than_the_queue_holds(void **state)
     dataset_close(d);
 }
 
-/* What a test's allocator has given, to be freed after the loader. */
+/* Memory that a test's allocator returned, to be freed after the loader. */
 struct given {
     char *blocks[8];
     size_t bytes[8], n;

@@ -82,7 +82,7 @@ enum call {
     CALL_SUM,
     CALL_MULTIPLY,
     CALL_MOVE,
-    CALL_TAKE,
+    CALL_COPY_IMAGES,
     CALL_LOSS
 };
 
@@ -147,12 +147,12 @@ static void run(struct device_op *op, void *const at[NARG], void *scratch)
     access_arguments(op, at, scratch, PROT_NONE);
 }
 
-static void take(struct device_op *op, const void *from, const int32_t *labels, void *to, int32_t *to_labels,
-                 void *scratch)
+static void copy_images(struct device_op *op, const void *from, const int32_t *labels, void *to, int32_t *to_labels,
+                        void *scratch)
 {
-    note(CALL_TAKE, to);
+    note(CALL_COPY_IMAGES, to);
     access_all(PROT_READ | PROT_WRITE, to, to_labels, scratch);
-    device_cpu.take(op, from, labels, to, to_labels, scratch);
+    device_cpu.copy_images(op, from, labels, to, to_labels, scratch);
     access_all(PROT_NONE, to, to_labels, scratch);
 }
 
@@ -232,7 +232,7 @@ static void hiding_init(void)
     hiding.copy_in = copy_in;
     hiding.copy_out = copy_out;
     hiding.run = run;
-    hiding.take = take;
+    hiding.copy_images = copy_images;
     hiding.elementwise = elementwise;
     hiding.finite = is_finite;
     hiding.sum = sum;
@@ -361,7 +361,7 @@ static void step(struct loop *l, int npass)
 {
     for (int pass = 0; pass < npass; pass++) {
         model_forward(l->model, l->images, l->labels, true, 0.1);
-        model_taken(l->model);
+        model_wait_images(l->model);
         model_backward(l->model, l->scale, l->gradients, pass > 0, NULL, NULL);
     }
     l->result = model_result(l->model);

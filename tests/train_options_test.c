@@ -32,7 +32,7 @@ static const struct {
     { "data-path", "a place" },
     { "amp", "another name of --precision bf16, which is kept" },
     { "tf32", "the machine's" },
-    { "any-order", "the machine's" },
+    { "nondeterministic", "the machine's" },
     { "plot", "a place" },
     { "trace", "a place" },
     { "evaluate-only", "another thing to do" },

@@ -6,7 +6,7 @@
  *     train_step_bench MODEL PIXELS BATCH PRECISION PAYLOAD [DEVICE]
  *
  * BATCH: of a rank and pass; fp32, bf16 or, on a GPU, fp16. DEVICE: cpu, cuda (all ranks on the first GPU), or
- * cuda-any-order, with algorithms whose sums differ in the last bits from run to run.
+ * cuda-nondeterministic, with algorithms whose sums differ in the last bits from run to run.
  *
  *     step N        training steps
  *     alone N       the same without the other ranks
@@ -76,7 +76,7 @@ static void make_device(struct bench *b, enum precision precision, const char *n
     const struct device_kind *kind = strncmp(name, "cuda", 4) == 0 ? &device_cuda : &device_cpu;
 
     b->device = kind->create(&(struct device_options){
-        .precision = precision, .threads = 1, .any_order = strcmp(name, "cuda-any-order") == 0 });
+        .precision = precision, .threads = 1, .nondeterministic = strcmp(name, "cuda-nondeterministic") == 0 });
     if (b->device->stream != NULL)
         must(plait_stream_create_cuda_on(0, b->device->stream, &b->stream), "the stream");
 }
@@ -191,7 +191,7 @@ static void gradient_ready(void *context, uint32_t t)
 
 static void forward(struct bench *b)
 {
-    model_taken(b->model);
+    model_wait_images(b->model);
     model_forward(b->model, b->images, b->labels, true, 0.1);
 }
 
@@ -319,10 +319,9 @@ int main(int argc, char **argv)
     unsigned n;
 
     if (argc != 6 && argc != 7) {
-        fprintf(
-            stderr,
-            "usage: train_step_bench MODEL PIXELS BATCH fp32|bf16|fp16 PAYLOAD (likewise) [cpu|cuda|cuda-any-order], "
-            "under torchrun's RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT\n");
+        fprintf(stderr, "usage: train_step_bench MODEL PIXELS BATCH fp32|bf16|fp16 PAYLOAD (likewise) "
+                        "[cpu|cuda|cuda-nondeterministic], "
+                        "under torchrun's RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT\n");
         return ENDING_USAGE;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A device computes a network's passes in memory of its own. This page is all that layers.c and model.c know of it;
- * device_cpu.c and dnn.c (oneDNN) implement it on CPUs.
+ * device_cpu.c and dnn.c (oneDNN) implement it on CPUs, cuda/ on GPUs.
  *
  * Only the functions below touch a device's memory, unless kind->host says that it is the host's. Pointers are to the
- * device's memory, unless a comment says "host". A device does its work in the order of the calls, but maybe later; a
- * function that returns a result to the host waits for it. No function allocates memory but create(), alloc(),
+ * device's memory, unless a comment says "host". Work runs in the order of the calls, and may run after the call has
+ * returned; a function that returns a result to the host waits for it. No function allocates memory but create(), alloc(),
  * alloc_host() and those that make a layout or an operation.
  *
  * A layout is how a tensor lies in memory. Activations and their gradients share the layout in which the device
@@ -53,7 +53,7 @@ struct device_options {
     unsigned threads;         /* of the host, that an operation uses */
     int number;               /* of a GPU */
     bool tf32;                /* fp32 convolutions and products may round their operands to TF32 */
-    bool any_order;           /* faster algorithms whose sums may differ in the last bits from run to run */
+    bool nondeterministic;    /* algorithms may be used whose sums differ in the last bits from run to run */
 };
 
 /* An implementation has more after these members. */
@@ -188,7 +188,7 @@ struct device_kind {
     struct device_op *(*back)(const struct device_op *forward, enum device_arg result);
 
     /*
-     * Images and labels of the host. take() may copy later; taken() waits until the host may write both again.
+     * Images and labels of the host. copy_images() may copy later; wait_images() waits until the host may write both again.
      *
      * images  host: [n][height][width][channels]
      * to      in the layout given to images()
@@ -197,9 +197,9 @@ struct device_kind {
      */
     struct device_op *(*images)(struct device *device, const struct device_images *shape,
                                 const struct device_layout *to);
-    void (*take)(struct device_op *op, const void *images, const int32_t *labels, void *to, int32_t *to_labels,
-                 void *scratch);
-    void (*taken)(struct device *device);
+    void (*copy_images)(struct device_op *op, const void *images, const int32_t *labels, void *to, int32_t *to_labels,
+                        void *scratch);
+    void (*wait_images)(struct device *device);
 
     void (*elementwise)(struct device *device, enum elementwise what, struct elements e, void *a, const void *b,
                         const void *out);

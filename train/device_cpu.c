@@ -57,8 +57,8 @@ static void cpu_elementwise(struct device *device, enum elementwise what, struct
     elements_run(what, e, dnn_of(device)->threads, a, b, out);
 }
 
-static void cpu_take(struct device_op *op, const void *images, const int32_t *labels, void *to, int32_t *to_labels,
-                     void *scratch)
+static void cpu_copy_images(struct device_op *op, const void *images, const int32_t *labels, void *to,
+                            int32_t *to_labels, void *scratch)
 {
     memcpy(to_labels, labels, dnn_images_count(op) * sizeof *labels);
     dnn_run(op, (void *[NARG]){ [ARG_SRC] = (void *)(uintptr_t)images, [ARG_DST] = to }, scratch);
@@ -90,8 +90,8 @@ const struct device_kind device_cpu = {
     .reorder = dnn_reorder,
     .back = dnn_back,
     .images = dnn_images,
-    .take = cpu_take,
-    .taken = cpu_wait,
+    .copy_images = cpu_copy_images,
+    .wait_images = cpu_wait,
     .elementwise = cpu_elementwise,
     .finite = cpu_finite,
     .sum = elements_sum,

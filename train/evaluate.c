@@ -35,12 +35,11 @@ static enum plait_status pass_over(struct run *r, struct totals *out)
     enum agreed agreed = AGREED_GO_ON;
     struct images images;
 
-    *out = (struct totals){ 0 };
     loader_begin(r->val_loader, 0, 0);
     while (status == PLAIT_OK && agreed == AGREED_GO_ON && loader_next(r->val_loader, &images)) {
         model_forward(r->model, images.images, images.labels, false, 0);
         status = agree_turn(r->agree, wanted(), &agreed);
-        model_taken(r->model);
+        model_wait_images(r->model);
     }
     const struct model_result result = model_result(r->model);
     *out = (struct totals){
@@ -58,7 +57,7 @@ static enum plait_status show_centre(struct run *r)
     float **centre = allocate(r->ntensor, sizeof *centre);
     const enum plait_status status = plait_elastic_centre(r->elastic, r->centre.host);
 
-    twin_write(&r->centre);
+    mirror_write(&r->centre);
     for (uint32_t t = 0; t < r->ntensor; t++)
         centre[t] = (float *)r->centre.memory + r->start[t];
     if (status == PLAIT_OK)

@@ -16,9 +16,10 @@ static _Noreturn void lost(struct run *r)
     char newest[PATH_MAX];
     const char *why = NULL;
 
-    if (r->keeper != NULL)
+    const bool gone =
+        r->elastic != NULL || r->stream != NULL; /* a GPU's last step may have been made with wrong sums */
+    if (gone && r->keeper != NULL)
         keeper_wait(r->keeper);
-    const bool gone = r->elastic != NULL || r->stream != NULL; /* a GPU's last step has been made with wrong sums */
     if (gone && !checkpoint_newest(r->folder, newest, sizeof newest))
         give_up(ENDING_LOST, "cannot go on: no checkpoint was complete yet");
     if (gone)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From a JPEG or PNG to a crop, normalised or in bytes. What a JPEG has beside the crop is not decoded. If the crop is
+ * From a JPEG or PNG to a crop, normalised or in bytes. Parts of a JPEG beside the crop are not decoded. If the crop is
  * larger than the result, blocks are transformed at a half, a quarter or an eighth of their size, so that the crop
  * keeps at least the result's pixels. Columns and rows beside the crop are decompressed but not transformed, and rows
  * below it are not read.

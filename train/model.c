@@ -290,7 +290,7 @@ void model_forward(struct model *model, const void *images, const int32_t *label
     device->kind->begin(device);
     model->mode = training ? MODE_TRAIN : MODE_EVALUATE;
     model->smoothing = smoothing;
-    device->kind->take(model->images, images, labels, model->layers[0].in, model->labels, model->env.scratch);
+    device->kind->copy_images(model->images, images, labels, model->layers[0].in, model->labels, model->env.scratch);
     for (uint32_t k = 0; k < model->network->nnode; k++)
         layer_forward(&model->layers[k], model->mode);
     loss = loss_of(model, NULL);
@@ -299,9 +299,9 @@ void model_forward(struct model *model, const void *images, const int32_t *label
         device->kind->multiply(device, model->batch, model->env.measured, model->unbias, model->env.nstatistic);
 }
 
-void model_taken(struct model *model)
+void model_wait_images(struct model *model)
 {
-    model->env.device->kind->taken(model->env.device);
+    model->env.device->kind->wait_images(model->env.device);
 }
 
 struct model_result model_result(struct model *model)

@@ -5,7 +5,7 @@
  *     model.c        memory planned once, the two passes
  *     network.c      the table of networks, and their tensors
  *     layers.c       the layers, in terms of
- *     device.h       what a device must do; device_cpu.c does it on CPUs
+ *     device.h       what a device must do; device_cpu.c does it on CPUs, cuda/ on GPUs
  *
  * Tensors have torchvision's names, shapes and order (conv1.weight, bn1.weight, bn1.bias, layer1.0.conv1.weight, ...).
  * Master weights, gradients and batch norm's statistics are plain arrays in the device's memory (the CPU's: any).
@@ -109,7 +109,7 @@ void model_initialise(struct model *model, uint64_t seed, bool zero_last, float 
 void model_refresh(struct model *model, const float *const *masters);
 
 /**
- * Forward pass. The device may read images and labels later: model_taken() waits until they may be written again.
+ * Forward pass. The device may read images and labels later: model_wait_images() waits until they may be written again.
  *
  * images    [batch][pixels][pixels][3] floats, or bytes with options.bytes
  * labels    [batch] classes from 0; -1: no image (evaluation only)
@@ -117,7 +117,7 @@ void model_refresh(struct model *model, const float *const *masters);
  * smoothing of labels: 0 to below 1
  */
 void model_forward(struct model *model, const void *images, const int32_t *labels, bool training, double smoothing);
-void model_taken(struct model *model);
+void model_wait_images(struct model *model);
 
 struct model_result {
     double loss; /* sum over the labelled images, smoothing included */

@@ -240,8 +240,8 @@ static const struct row rows[] = {
     OWN("device", "WHICH", parse_device,
         "cpu, cuda, or cuda:N, the GPU of that number; cuda spreads the ranks of a machine over its GPUs (cpu)"),
     SWITCHED("tf32", tf32, "fp32 convolutions and products round their operands to TF32 (off)", .need = &on_gpu),
-    SWITCHED("any-order", any_order, "allow algorithms whose sums differ in the last bits from run to run (off)",
-             .need = &on_gpu),
+    SWITCHED("nondeterministic", nondeterministic,
+             "allow algorithms whose sums differ in the last bits from run to run (off)", .need = &on_gpu),
     NUMBERED("threads", threads, 1, 1024, "computing threads of each rank (chosen: all processors)", .kept = PLACED,
              .need = &many_threads),
 

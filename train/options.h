@@ -42,7 +42,7 @@ struct options {
     bool amp;
     bool cuda;
     int64_t gpu; /* its number; -1: by the ranks of a machine */
-    bool tf32, any_order;
+    bool tf32, nondeterministic;
     uint64_t threads, micro;
     bool sync_norm;
     int zero_last; /* negative: chosen by the model */

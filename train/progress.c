@@ -359,7 +359,7 @@ static void hash_weights(const struct run *r, char *out, size_t room)
     const float *weights = r->weights.host;
     uint64_t hash = 14695981039346656037u;
 
-    twin_read(&r->weights);
+    mirror_read(&r->weights);
     for (uint32_t t = 0; t < r->ntensor; t++)
         for (size_t k = 0; k < model_tensor(r->model, t)->count; k++) {
             uint32_t bits;

@@ -7,7 +7,7 @@
  *     folder.c       the run's folder and other files
  *     statistics.c   batch norm's running statistics, over passes, steps and ranks
  *     tree.h         sums of passes that do not depend on the number of ranks
- *     twin.h         memory of the device with a copy on the host
+ *     mirror.h         memory of the device with a copy on the host
  *     agree.c        when ranks that do not step together leave
  *     failure.c      what ends a run early
  *     evaluate.c     accuracy over all ranks, exact
@@ -24,13 +24,13 @@
 
 #include "checkpoint.h"
 #include "data.h"
+#include "mirror.h"
 #include "model.h"
 #include "options.h"
 #include "processors.h"
 #include "recall.h"
 #include "statistics.h"
 #include "tree.h"
-#include "twin.h"
 
 #include <plait/comm.h>
 #include <plait/elastic.h>
@@ -76,10 +76,10 @@ struct run {
     struct plait_stream *stream; /* of the device; NULL: its memory is the host's */
     struct model *model;
     uint32_t ntensor;
-    size_t count;        /* floats of all tensors, each aligned to 64 bytes */
-    size_t *start;       /* [ntensor] where each begins */
-    struct twin weights; /* [count] fp32 master weights */
-    float **master;      /* [ntensor] inside them */
+    size_t count;          /* floats of all tensors, each aligned to 64 bytes */
+    size_t *start;         /* [ntensor] where each begins */
+    struct mirror weights; /* [count] fp32 master weights */
+    float **master;        /* [ntensor] inside them */
     enum plait_dtype gradient_type;
     void **gradient;  /* [ntensor] inside the buckets; with elastic averaging in memory of their own */
     uint32_t *place;  /* [ntensor] index of each tensor in the fusion, which is in backward order */
@@ -90,10 +90,10 @@ struct run {
 
     struct plait_fusion *fusion;   /* synchronous SGD */
     struct plait_elastic *elastic; /* or elastic averaging */
-    struct twin centre;            /* [count] elastic averaging: the centre, which is evaluated */
+    struct mirror centre;          /* [count] elastic averaging: the centre, which is evaluated */
     struct plait_optim *optim;
-    struct twin scale; /* struct plait_loss_scale, which the optimiser updates */
-    uint64_t skipped;  /* steps that it has counted as skipped, as known here */
+    struct mirror scale; /* struct plait_loss_scale, which the optimiser updates */
+    uint64_t skipped;    /* steps that it has counted as skipped, as known here */
     struct plait_schedule schedule;
     double *milestones; /* of the schedule */
 

@@ -66,7 +66,7 @@ static void make_device(struct run *r)
                                                 : o->gpu >= 0 ? (int)o->gpu
                                                               : device_cuda_of(r->seat.local),
                                       .tf32 = o->tf32,
-                                      .any_order = o->any_order };
+                                      .nondeterministic = o->nondeterministic };
 
     r->device = (o->cuda ? &device_cuda : &device_cpu)->create(&d);
     if (r->device->stream != NULL)
@@ -110,9 +110,9 @@ static void make_weights(struct run *r)
         r->start[t] = r->count;
         r->count += (model_tensor(r->model, t)->count + 15) / 16 * 16;
     }
-    r->weights = twin_create(r->device, r->count * sizeof(float));
+    r->weights = mirror_create(r->device, r->count * sizeof(float));
     if (r->o->elastic >= 0)
-        r->centre = twin_create(r->device, r->count * sizeof(float));
+        r->centre = mirror_create(r->device, r->count * sizeof(float));
     r->master = allocate(r->ntensor, sizeof *r->master);
     for (uint32_t t = 0; t < r->ntensor; t++) {
         r->master[t] = (float *)r->weights.memory + r->start[t];
@@ -202,11 +202,11 @@ static void make_optimiser(struct run *r)
     struct plait_optim_options p = PLAIT_OPTIM_OPTIONS_DEFAULT;
     struct plait_optim_part *parts = allocate(r->ntensor, sizeof *parts);
 
-    r->scale = twin_create(r->device, sizeof(struct plait_loss_scale));
+    r->scale = mirror_create(r->device, sizeof(struct plait_loss_scale));
     *(struct plait_loss_scale *)r->scale.host = o->loss_scale > 0
                                                     ? (struct plait_loss_scale)PLAIT_LOSS_SCALE_STATIC(o->loss_scale)
                                                     : (struct plait_loss_scale)PLAIT_LOSS_SCALE_DYNAMIC;
-    twin_write(&r->scale);
+    mirror_write(&r->scale);
     for (uint32_t t = 0; t < r->ntensor; t++) {
         const struct tensor *tensor = model_tensor(r->model, t);
         const bool plain = tensor->kind != TENSOR_WEIGHT && !o->decay_all; /* Jia et al. 2018 */
@@ -460,9 +460,9 @@ void run_destroy(struct run *r)
     free(r->milestones);
     statistics_destroy(r->statistics);
     model_destroy(r->model);
-    twin_destroy(&r->weights);
-    twin_destroy(&r->centre);
-    twin_destroy(&r->scale);
+    mirror_destroy(&r->weights);
+    mirror_destroy(&r->centre);
+    mirror_destroy(&r->scale);
     plait_stream_destroy(r->stream);
     r->device->kind->destroy(r->device);
     agree_destroy(r->agree);

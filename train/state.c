@@ -109,8 +109,8 @@ static void read_device(const struct state *s, const struct run *r)
 {
     const struct device_kind *kind = r->device->kind;
 
-    twin_read(&r->weights);
-    twin_read(&r->scale);
+    mirror_read(&r->weights);
+    mirror_read(&r->scale);
     for (uint32_t t = 0; s->momentum != NULL && t < r->ntensor; t++)
         kind->copy_out(r->device, s->momentum + r->start[t], plait_optim_momentum(r->optim, t),
                        model_tensor(r->model, t)->count * sizeof(float));
@@ -120,8 +120,8 @@ static void write_device(const struct state *s, const struct run *r)
 {
     const struct device_kind *kind = r->device->kind;
 
-    twin_write(&r->weights);
-    twin_write(&r->scale);
+    mirror_write(&r->weights);
+    mirror_write(&r->scale);
     for (uint32_t t = 0; s->momentum != NULL && t < r->ntensor; t++)
         kind->copy_in(r->device, plait_optim_momentum(r->optim, t), s->momentum + r->start[t],
                       model_tensor(r->model, t)->count * sizeof(float));

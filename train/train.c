@@ -56,7 +56,7 @@ static bool is_to_report(const struct run *r)
            r->step + 1 == r->o->steps || r->nonfinite[0] != '\0';
 }
 
-/* What the device has added up since the last report. */
+/* Add the results of all passes since the last report. */
 static void add_results(struct run *r, struct totals *totals)
 {
     const struct model_result result = model_result(r->model);
@@ -71,7 +71,7 @@ static void add_results(struct run *r, struct totals *totals)
 
 static void next_images(struct run *r, struct images *images)
 {
-    model_taken(r->model); /* loader_next() gives the memory of the last ones to its threads */
+    model_wait_images(r->model); /* loader_next() gives the memory of the last ones to its threads */
     if (!loader_next(r->loader, images))
         give_up(ENDING_ERROR, "the loader of epoch %u ended at step %llu of %llu; this is a bug", r->epoch + 1,
                 (unsigned long long)r->at, (unsigned long long)r->epoch_steps);
@@ -119,7 +119,7 @@ static bool exchanges(const struct run *r)
 static enum plait_status start_elastic(struct run *r)
 {
     if (exchanges(r))
-        twin_read(&r->weights);
+        mirror_read(&r->weights);
     return plait_elastic_start(r->elastic);
 }
 
@@ -128,7 +128,7 @@ static enum plait_status finish_elastic(struct run *r)
     const enum plait_status status = plait_elastic_finish(r->elastic);
 
     if (exchanges(r))
-        twin_write(&r->weights);
+        mirror_write(&r->weights);
     r->exchanges++;
     return status;
 }
@@ -182,7 +182,7 @@ static void look_at_scale(struct run *r)
 {
     const struct plait_loss_scale *scale = run_scale(r);
 
-    twin_read(&r->scale);
+    mirror_read(&r->scale);
     if (scale->skipped > r->skipped && r->o->loss_scale > 0)
         note_nonfinite(r, "a gradient", worst_gradient(r));
     r->skipped = scale->skipped;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What each kernel of the training program reads and writes: train/cuda/kernels/kernels.h as accesses. */
+/* The accesses of each kernel of the training program, as train/cuda/kernels/kernels.h says. */
 #include "standin.h"
 
 #include "../../train/cuda/kernels/kernels.h"

@@ -59,7 +59,7 @@ static bool is_same(const struct convolution *c, const struct device_convolution
 
     return c->pass == pass && o->n == s->n && o->in == s->in && o->out == s->out && o->height == s->height &&
            o->width == s->width && o->kernel == s->kernel && o->stride == s->stride && o->pad == s->pad &&
-           v->precision == w->precision && v->tf32 == w->tf32 && v->any_order == w->any_order &&
+           v->precision == w->precision && v->tf32 == w->tf32 && v->nondeterministic == w->nondeterministic &&
            v->most_workspace == w->most_workspace;
 }
 

@@ -21,7 +21,7 @@ enum convolution_pass {
 struct convolution_wants {
     enum precision precision;
     bool tf32;             /* fp32: inputs may be rounded to TF32, for tensor cores */
-    bool any_order;        /* sums may have another order in each run */
+    bool nondeterministic; /* the order of sums may differ from run to run */
     size_t most_workspace; /* bytes */
 };
 
@@ -36,7 +36,7 @@ const char *convolution_find(struct libraries *libraries, const struct device_co
                              struct convolution **out);
 /** Bytes of the workspace, which need no alignment beyond 16. */
 size_t convolution_workspace(const struct convolution *convolution);
-/** What was chosen, for --verbose: such as "engine 62 (tensor cores), 2nd of 31, workspace 131 bytes". */
+/** The chosen engine, for people: such as "engine 62 (tensor cores), choice 2". */
 const char *convolution_engine(const struct convolution *convolution);
 /** In the stream's order. All are the GPU's memory. Result: as above */
 const char *convolution_run(struct convolution *convolution, void *x, void *w, void *y, void *workspace);

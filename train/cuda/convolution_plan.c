@@ -28,7 +28,7 @@ static bool is_wanted(const struct convolution_wants *wants, const int *notes, i
     for (int64_t k = 0; k < n; k++)
         switch (notes[k]) {
         case CUDNN9_NUMERICAL_NOTE_NONDETERMINISTIC:
-            if (!wants->any_order)
+            if (!wants->nondeterministic)
                 return false;
             break;
         case CUDNN9_NUMERICAL_NOTE_TENSOR_CORE:
@@ -128,7 +128,7 @@ static cudnn_descriptor ask(struct convolution *c, int mode)
     return d;
 }
 
-/* What the heuristics have, best first. */
+/* Try the engines that the heuristics return, the best first. */
 static void choose_of(struct convolution *c, cudnn_descriptor heuristics, struct choice *choice)
 {
     int64_t n = convolution_get(c, heuristics, CUDNN9_ATTR_ENGINEHEUR_RESULTS, CUDNN9_TYPE_BACKEND_DESCRIPTOR, 0, NULL);

@@ -39,8 +39,8 @@ struct cuda_reorder {
 struct cuda_slot { /* where images wait on the GPU */
     void *pixels;
     int32_t *labels;
-    void *there; /* events: they have been copied, */
-    void *used;  /* and read */
+    void *copied; /* event: the copy has ended */
+    void *read;   /* event: the pass has read it */
 };
 
 struct cuda_images {
@@ -88,7 +88,7 @@ struct cuda {
     void *losses;       /* scratch memory of the loss, for at most */
     uint32_t most_images;
     void *copies; /* a stream: images come while the GPU computes */
-    void *taken;  /* event: the latest images have been copied; NULL: there were none */
+    void *copied; /* event: the latest images have been copied; NULL: there were none */
 };
 
 static inline struct cuda *cuda_of(struct device *device)
@@ -120,9 +120,9 @@ struct device_op *cuda_reorder(struct device *device, const struct device_layout
 struct device_op *cuda_back(const struct device_op *forward, enum device_arg result);
 
 struct device_op *cuda_images(struct device *device, const struct device_images *shape, const struct device_layout *to);
-void cuda_take(struct device_op *op, const void *images, const int32_t *labels, void *to, int32_t *to_labels,
-               void *scratch);
-void cuda_taken(struct device *device);
+void cuda_copy_images(struct device_op *op, const void *images, const int32_t *labels, void *to, int32_t *to_labels,
+                      void *scratch);
+void cuda_wait_images(struct device *device);
 
 /* ---- Shared by these files ---- */
 

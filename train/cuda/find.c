@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is longer is cut. */
+/* A longer text is cut. */
 static void copy(char out[FIND_PATH], const char *text)
 {
     const size_t length = strnlen(text, FIND_PATH - 1);

@@ -51,8 +51,8 @@ struct device_op *cuda_images(struct device *device, const struct device_images 
     for (unsigned k = 0; k < 2; k++)
         op->images.slots[k] = (struct cuda_slot){ .pixels = cuda_alloc(device, bytes(shape)),
                                                   .labels = cuda_alloc(device, shape->n * sizeof(int32_t)),
-                                                  .there = create_event(),
-                                                  .used = create_event() };
+                                                  .copied = create_event(),
+                                                  .read = create_event() };
     device->kind->synchronize(device); /* the slots are zeroed on another stream than images are copied on */
     if (cuda->most_images < shape->n) {
         cuda->most_images = shape->n;
@@ -64,8 +64,8 @@ struct device_op *cuda_images(struct device *device, const struct device_images 
 void cuda_images_destroy(struct cuda_images *images)
 {
     for (unsigned k = 0; k < 2; k++) {
-        plait_cuda.event_destroy(images->slots[k].there);
-        plait_cuda.event_destroy(images->slots[k].used);
+        plait_cuda.event_destroy(images->slots[k].copied);
+        plait_cuda.event_destroy(images->slots[k].read);
     }
 }
 
@@ -85,8 +85,8 @@ static void convert(struct cuda *cuda, const struct device_images *s, const void
     kernel_images(&cuda->launcher, pixels(s), from, factor, offset, cuda->type, to);
 }
 
-void cuda_take(struct device_op *device_op, const void *images, const int32_t *labels, void *to, int32_t *to_labels,
-               void *scratch)
+void cuda_copy_images(struct device_op *device_op, const void *images, const int32_t *labels, void *to,
+                      int32_t *to_labels, void *scratch)
 {
     struct cuda *cuda = cuda_of(device_op->device);
     struct cuda_images *i = &((struct cuda_op *)device_op)->images;
@@ -94,21 +94,21 @@ void cuda_take(struct device_op *device_op, const void *images, const int32_t *l
     void *stream = cuda->device.stream;
 
     (void)scratch;
-    follow(cuda->copies, slot->used);
+    follow(cuda->copies, slot->read);
     copy(slot->pixels, images, bytes(&i->shape), cuda->copies);
     copy(slot->labels, labels, i->shape.n * sizeof *labels, cuda->copies);
-    record(slot->there, cuda->copies);
-    follow(stream, slot->there);
+    record(slot->copied, cuda->copies);
+    follow(stream, slot->copied);
     convert(cuda, &i->shape, slot->pixels, to);
     copy(to_labels, slot->labels, i->shape.n * sizeof *labels, stream);
-    record(slot->used, stream);
-    cuda->taken = slot->there;
+    record(slot->read, stream);
+    cuda->copied = slot->copied;
 }
 
-void cuda_taken(struct device *device)
+void cuda_wait_images(struct device *device)
 {
     struct cuda *cuda = cuda_of(device);
 
-    if (cuda->taken != NULL)
-        cuda_must_call(plait_cuda.event_synchronize(cuda->taken), "cuEventSynchronize");
+    if (cuda->copied != NULL)
+        cuda_must_call(plait_cuda.event_synchronize(cuda->copied), "cuEventSynchronize");
 }

@@ -99,7 +99,7 @@ static struct cuda_op *plan(struct cuda *cuda, const struct device_convolution *
 {
     const struct convolution_wants wants = { .precision = cuda->options.precision,
                                              .tf32 = cuda->options.tf32,
-                                             .any_order = cuda->options.any_order,
+                                             .nondeterministic = cuda->options.nondeterministic,
                                              .most_workspace = (size_t)1 << 30 };
     struct cuda_op *op = cuda_op_create(cuda, run);
 

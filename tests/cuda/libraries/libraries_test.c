@@ -338,7 +338,8 @@ static void another_shape_pass_or_wish_is_another_convolution(void **state)
     shapes[7].stride++, shapes[8].pad++;
     for (int k = 0; k < 5; k++)
         wishes[k] = wants;
-    wishes[1].precision = PRECISION_BF16, wishes[2].tf32 = true, wishes[3].any_order = true, wishes[4].most_workspace++;
+    wishes[1].precision = PRECISION_BF16, wishes[2].tf32 = true, wishes[3].nondeterministic = true,
+    wishes[4].most_workspace++;
     place_open(&p, PRECISION_FP32);
     for (int k = 0; k < 9; k++)
         all[n++] = find(&p, shapes[k], CONVOLUTION_FORWARD, wants);

@@ -10,12 +10,9 @@
 static struct model_memory plan(const struct device_kind *kind, const char *name, bool training)
 {
     struct device *device = kind->create(&(struct device_options){ .precision = PRECISION_FP32, .threads = 1 });
-    const struct model_options options = { .device = device,
-                                           .name = name,
-                                           .nclass = 10,
-                                           .pixels = 64,
-                                           .batch = 4,
-                                           .training = training };
+    const struct model_options options = {
+        .device = device, .name = name, .nclass = 10, .pixels = 64, .batch = 4, .training = training
+    };
     struct model *model = model_create(&options);
     const struct model_memory memory = model_memory(model);
 

@@ -120,7 +120,7 @@ static void cudnn_plans_tf32_and_sums_in_any_order(void **state)
 {
     plan_network(&h200, "resnet50", 224, 64, (struct convolution_wants){ .precision = PRECISION_FP32, .tf32 = true });
     plan_network(&h200, "resnet50", 224, 64,
-                 (struct convolution_wants){ .precision = PRECISION_BF16, .any_order = true });
+                 (struct convolution_wants){ .precision = PRECISION_BF16, .nondeterministic = true });
 }
 
 static void cudnn_plans_for_older_gpus_and_odd_sizes(void **state)

@@ -15,7 +15,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-/* What is counted. The last two put work on streams. */
+/* Calls that are counted. The last two put work on streams. */
 static const char *const names[] = { "cuMemAlloc_v2",       "cuMemHostAlloc",    "cuMemFree_v2",  "cuStreamSynchronize",
                                      "cuEventSynchronize",  "cuCtxSynchronize",  "cuEventQuery",  "cuStreamQuery",
                                      "cuModuleGetFunction", "cuStreamWaitEvent", "cuEventRecord", "cuMemcpyAsync",
@@ -130,7 +130,7 @@ static void step(struct training *t)
     struct plait_optim_step s = PLAIT_OPTIM_STEP_DEFAULT;
 
     s.lr = 0.01;
-    model_taken(t->model);
+    model_wait_images(t->model);
     model_forward(t->model, t->images, t->labels, true, 0.1);
     model_backward(t->model, &t->scale->scale, t->gradients, false, NULL, NULL);
     assert_int_equal(plait_optim_step(t->optim, &s, NULL), PLAIT_OK);

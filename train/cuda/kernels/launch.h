@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the kernels compute. Each function launches one to three of them, one after the other in a stream, through the
+ * Launches of the kernels. Each function launches one to three of them, one after the other in a stream, through the
  * caller's launch(). It waits for nothing and allocates nothing.
  *
  * Activations are NHWC, dense. type: PLAIT_FLOAT32, PLAIT_BFLOAT16 or PLAIT_FLOAT16. Arithmetic is in float32, and
  * rounding to nearest even; long sums are in float64 over partial sums of at most 64 numbers. Pointers are to the
- * device's memory, aligned to their elements. Where all of a call are on 16-byte boundaries, and the channels are a
- * multiple of 16 bytes, accesses are 16 bytes wide: so it is for memory from cuMemAlloc() and the networks' channels.
+ * device's memory, aligned to their elements. If all pointers of a call are on 16-byte boundaries, and the channels are
+ * a multiple of 16 bytes, accesses are 16 bytes wide: so it is for memory from cuMemAlloc() and the networks' channels.
  *
  * Results are the same bits in every run, on any number of multiprocessors. A sum's shape depends on the tensor's shape
  * and on the width of accesses.

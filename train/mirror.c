@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "twin.h"
+#include "mirror.h"
 
 #include "ending.h"
 
@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-struct twin twin_create(struct device *device, size_t bytes)
+struct mirror mirror_create(struct device *device, size_t bytes)
 {
-    struct twin t = { .device = device, .bytes = bytes };
+    struct mirror t = { .device = device, .bytes = bytes };
 
     must(plait_mem_alloc(bytes, &t.host), "memory for the weights");
     memset(t.host, 0, bytes);
@@ -17,18 +17,18 @@ struct twin twin_create(struct device *device, size_t bytes)
     return t;
 }
 
-void twin_destroy(struct twin *t)
+void mirror_destroy(struct mirror *t)
 {
     plait_mem_free(t->host);
 }
 
-void twin_read(const struct twin *t)
+void mirror_read(const struct mirror *t)
 {
     if (t->memory != t->host)
         t->device->kind->copy_out(t->device, t->host, t->memory, t->bytes);
 }
 
-void twin_write(const struct twin *t)
+void mirror_write(const struct mirror *t)
 {
     if (t->memory != t->host)
         t->device->kind->copy_in(t->device, t->memory, t->host, t->bytes);
