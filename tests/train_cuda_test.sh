@@ -51,6 +51,10 @@ on_gpu norms $few --sync-batch-norm --ranks 2 --payload fp32
 follows norms norms_cpu 5e-3
 on_gpu lars $few --optimizer lars --ranks 2 --bucket 64K
 
+# Loss scaling by a power of 2 changes no bits.
+on_gpu scaled $few --payload fp32 --loss-scale 1024
+same scaled gpu
+
 # What is logged every few steps is the sum over them.
 run seldom --device cuda $few --payload fp32 --log-every 3 --run "$data/seldom" || fail "$(tail -3 "$data/seldom.out")"
 same seldom gpu
@@ -68,6 +72,14 @@ follows gpu cpu 1e-2
 run tested --device cuda --evaluate-only --resume "$data/gpu" --batch 8 || fail "$(tail -3 "$data/tested.out")"
 run tested_cpu --evaluate-only --resume "$data/gpu" --batch 8 || fail "$(tail -3 "$data/tested_cpu.out")"
 [ "$(grep -o '[0-9]* images' "$data/tested.out")" = "21 images" ] || fail "evaluation: $(cat "$data/tested.out")"
+
+# Lines of the log come as on the processor, also after a resume.
+on_cpu lines_cpu --pixels 16 --batch 8 --steps 3 --log-every 4
+run lines_cpu --resume "$data/lines_cpu" --batch 8 --steps 8 --log-every 4 || fail "$(tail -3 "$data/lines_cpu.out")"
+run lines --device cuda --pixels 16 --batch 8 --steps 3 --log-every 4 --run "$data/lines" || fail "$(tail -3 "$data/lines.out")"
+run lines --device cuda --resume "$data/lines" --batch 8 --steps 8 --log-every 4 || fail "$(tail -3 "$data/lines.out")"
+[ "$(numbers step lines | tr '\n' ' ')" = "7 8 " ] && [ "$(numbers step lines)" = "$(numbers step lines_cpu)" ] ||
+    fail "lines of the log after steps $(numbers step lines | tr '\n' ' ')"
 
 # Elastic averaging, Final Polishing, evaluation between epochs, the dry run.
 on_gpu elastic $few --elastic sync1 --ranks 2 --epochs 1 --evaluate-every 1
@@ -98,10 +110,22 @@ grep -q 'the steps since the last checkpoint are lost with the rank, and .*step-
 run wrong --device cuda $few --rate 1000 --warmup 0 --steps 9 --log-every 1 --run "$data/wrong" && fail "a rate of 1000"
 [ "$(grep -c 'is not finite' "$data/wrong.out")" = 1 ] || fail "a rate of 1000: $(cat "$data/wrong.out")"
 
+# Before a checkpoint a step reports: none has broken weights. Else the message names the steps that it may have been.
+wild="--pixels 16 --batch 8 --micro 8 --seed 5 --rate 1000 --warmup 0 --steps 12"
+run each --device cuda $wild --log-every 1 --run "$data/each" && fail "a rate of 1000"
+run saved --device cuda $wild --log-every 100 --save-every 1 --run "$data/saved" && fail "a rate of 1000"
+step=$(sed -n 's/.*is not finite in step \([0-9]*\).*/\1/p' "$data/each.out")
+[ -n "$step" ] && grep -q "is not finite in step $step" "$data/saved.out" || fail "step $step: $(tail -2 "$data/saved.out")"
+[ ! -e "$data/saved/step-$(printf %08d "$step").safetensors" ] || fail "step $step was saved"
+run late --device cuda $wild --log-every 100 --run "$data/late" && fail "a rate of 1000"
+grep -q "is not finite in one of the steps 1 to 8" "$data/late.out" || fail "at the end of the epoch: $(tail -2 "$data/late.out")"
+
 # Mistakes.
 complains 2 '--device tpu: must be cpu, cuda' "$data/images" --device tpu
 complains 2 '--device cuda:0,1: must be cpu, cuda, or cuda:N' "$data/images" --device cuda:0,1
 complains 2 '--amp --precision fp32: --amp is' "$data/images" --amp --precision fp32
+complains 2 '--reproducible --nondeterministic' "$data/images" --device cuda --reproducible --nondeterministic
+complains 2 '--bucket computed --device cuda' "$data/images" --device cuda --bucket computed
 complains 2 'fp16: oneDNN does not train in fp16' "$data/images" --precision fp16
 complains 2 '--tf32 .*--device cuda' "$data/images" --tf32
 complains 1 'there is no GPU 9' "$data/images" --device cuda:9 --run "$data/none"

@@ -7,6 +7,7 @@
 
 #include <plait/coll.h>
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 
@@ -49,12 +50,18 @@ void check(struct run *r, enum plait_status status)
     give_up(ending_of(status), "%s", why);
 }
 
-void note_nonfinite(struct run *r, const char *what, const char *layer)
+void note_nonfinite(struct run *r, const char *what, uint64_t last, const char *layer)
 {
-    if (r->nonfinite[0] == '\0')
-        snprintf(r->nonfinite, sizeof r->nonfinite, "%s is not finite in step %llu%s%s", what,
-                 (unsigned long long)r->step + 1, layer != NULL ? ": the first one is in " : "",
-                 layer != NULL ? layer : "");
+    char steps[80];
+
+    if (r->nonfinite[0] != '\0')
+        return;
+    if (last - r->reported > 1)
+        snprintf(steps, sizeof steps, "one of the steps %" PRIu64 " to %" PRIu64, r->reported + 1, last);
+    else
+        snprintf(steps, sizeof steps, "step %" PRIu64, last);
+    snprintf(r->nonfinite, sizeof r->nonfinite, "%s is not finite in %s%s%s", what, steps,
+             layer != NULL ? ": the first one is in " : "", layer != NULL ? layer : "");
 }
 
 /* Remedies, the most likely first. In the first step of a warm-up the rate is 0, and has had no effect yet. */

@@ -12,10 +12,13 @@
 void check(struct run *r, enum plait_status status);
 
 /**
- * Note that something is not finite on this rank: what ("the loss"), and the first such layer or NULL. The other ranks
- * learn it from the step's sums.
+ * Note that something is not finite on this rank. The other ranks learn it from the step's sums.
+ *
+ * what   such as "the loss"
+ * last   the step in which it was seen, from 1; it happened since the step that reported before
+ * layer  the first such layer, or NULL
  */
-void note_nonfinite(struct run *r, const char *what, const char *layer);
+void note_nonfinite(struct run *r, const char *what, uint64_t last, const char *layer);
 
 /** On all ranks, when at least one has noted something: print the note of the first such rank, and end. */
 _Noreturn void nonfinite(struct run *r);

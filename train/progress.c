@@ -24,7 +24,6 @@ struct progress {
     double epoch_begin, epoch_seconds; /* without the evaluation */
     double shown;                      /* when the line was last written */
     double log_begin;                  /* when the log was last written */
-    uint64_t log_step;                 /* and at which step */
     struct totals window;              /* totals since then */
     double window_begin;               /* of the totals that the line shows, over a shorter time */
     struct totals recent;
@@ -226,7 +225,7 @@ struct progress *progress_create(const struct run *r)
     p->terminal = isatty(STDOUT_FILENO) &&
                   getenv("PMIX_RANK") == NULL; /* mpirun gives ranks a terminal, wherever its output goes */
     p->begin = p->epoch_begin = p->shown = p->log_begin = p->window_begin = plait_clock();
-    p->begin_step = p->log_step = r->step;
+    p->begin_step = r->step;
     log_start(p, r);
     return p;
 }
@@ -258,7 +257,6 @@ static void log_step(struct progress *p, const struct run *r)
     write_line(p, object);
     p->window = (struct totals){ 0 };
     p->log_begin = plait_clock();
-    p->log_step = r->step;
 }
 
 /* Once: when computed buckets are there to stay, and measured. */
@@ -294,7 +292,7 @@ void progress_step(struct progress *p, const struct run *r, const struct totals 
     }
     if (!r->reports)
         return;
-    if (r->step - p->log_step >= r->o->log_every)
+    if (r->step - r->logged >= r->o->log_every)
         log_step(p, r);
     if (r->o->print_every > 0 ? r->at % r->o->print_every == 0 : plait_clock() - p->shown >= (p->terminal ? 0.1 : 10))
         show(p, r);
@@ -304,7 +302,7 @@ void progress_pause(struct progress *p, const struct run *r)
 {
     if (p == NULL)
         return;
-    if (r->step > p->log_step && p->window.images > 0)
+    if (r->step > r->logged && p->window.images > 0)
         log_step(p, r);
     p->epoch_seconds = plait_clock() - p->epoch_begin;
 }
@@ -382,8 +380,8 @@ void progress_end(struct progress *p, const struct run *r, bool saved)
     set(object, "best_top1", r->best);
     write_line(p, object);
     if (r->stopping && saved)
-        progress_say(p, "asked to stop: step %llu is saved; go on with plait-train %s --resume %s",
-                     (unsigned long long)r->step, r->o->data, r->folder);
+        progress_say(p, "asked to stop: step %llu is saved; go on with plait-train %s --resume %s%s",
+                     (unsigned long long)r->step, r->o->data, r->folder, r->o->cuda ? " --device cuda" : "");
     else if (saved)
         progress_say(p, "trained %llu step%s: %s", (unsigned long long)r->step, plural(r->step), r->folder);
     clear(p);

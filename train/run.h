@@ -99,6 +99,8 @@ struct run {
 
     uint32_t npass, pass; /* passes of a rank in a step; the current one */
     bool reports;         /* this step waits for the device, and tells the loss */
+    uint64_t reported;    /* the latest complete step that did */
+    uint64_t logged;      /* the step of the latest line of the log */
     uint32_t epoch;
     uint64_t at;                     /* complete steps of the epoch */
     uint64_t step;                   /* complete steps of the run */

@@ -26,8 +26,16 @@ bool options_check(const struct options *o)
         return complain("%s %s %s: its workers do not step together; leave one out", options_flag(o, "sync-batch-norm"),
                         options_flag(o, "elastic"), plait_elastic_name((enum plait_elastic_mode)o->elastic));
     if (o->precision == PRECISION_FP16 && !o->cuda)
-        return complain("%s fp16: oneDNN does not train in fp16 on processors; use --device cuda, or bf16",
-                        options_flag(o, "precision"));
+        return complain(
+            "%s fp16: oneDNN does not train in fp16 on processors; use --device cuda, or --precision fp32 or "
+            "bf16",
+            options_flag(o, "precision"));
+    if (o->reproducible && o->nondeterministic)
+        return complain("--reproducible --nondeterministic: they contradict each other; leave one out");
+    if (o->bucket == BUCKET_COMPUTED && o->cuda)
+        return complain(
+            "--bucket computed --device cuda: the host does not see when a GPU's gradients are ready; give a "
+            "size, as --bucket 25M");
     if (o->plot != NULL && !value_picture("--plot", o->plot))
         return false;
     if (o->resume != NULL && o->run != NULL)

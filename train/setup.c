@@ -436,6 +436,7 @@ struct run *run_create(struct options *o, struct plait_comm *all)
         folder_choose(r);
     r->state = state_create(r);
     state_load(r);
+    r->reported = r->logged = r->step;
     if (o->elastic >= 0)
         join_elastic(r, all);
     model_refresh(r->model, (const float *const *)r->master);

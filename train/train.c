@@ -49,20 +49,27 @@ static void *const *targets(struct run *r)
     return r->scratch;
 }
 
-/* A device with a stream of its own is not stopped in each step, but to log the loss, and before others look at it. */
+/*
+ * A device with a stream of its own is waited for only where the log, the output or a checkpoint shows the step, and in
+ * elastic averaging, which waits for it anyway. All ranks decide alike.
+ */
 static bool is_to_report(const struct run *r)
 {
-    return r->stream == NULL || (r->step + 1) % r->o->log_every == 0 || r->at + 1 == r->epoch_steps ||
-           r->step + 1 == r->o->steps || r->nonfinite[0] != '\0';
+    const struct options *o = r->o;
+    const uint64_t step = r->step + 1, at = r->at + 1;
+
+    return r->stream == NULL || r->elastic != NULL || step - r->logged >= o->log_every ||
+           (o->print_every > 0 && at % o->print_every == 0) || (o->save_every > 0 && step % o->save_every == 0) ||
+           at == r->epoch_steps || step == o->steps || r->nonfinite[0] != '\0';
 }
 
-/* Add the results of all passes since the last report. */
-static void add_results(struct run *r, struct totals *totals)
+/* Add the results of all passes since the last report, up to step `last`. */
+static void add_results(struct run *r, uint64_t last, struct totals *totals)
 {
     const struct model_result result = model_result(r->model);
 
     if (!isfinite(result.loss))
-        note_nonfinite(r, "the loss", model_first_nonfinite(r->model));
+        note_nonfinite(r, "the loss", last, model_first_nonfinite(r->model));
     totals->loss += result.loss;
     totals->images += (double)result.n;
     totals->top1 += (double)result.top1;
@@ -94,7 +101,7 @@ static enum plait_status passes(struct run *r, struct totals *totals, struct pla
         if (r->norms.status != PLAIT_OK)
             break;
         if (r->reports)
-            add_results(r, totals);
+            add_results(r, r->step + 1, totals);
         statistics_pass(r->statistics, r->pass);
         if (r->together && r->pass + 1 == r->npass) {
             call.request = summing;
@@ -184,7 +191,7 @@ static void look_at_scale(struct run *r)
 
     mirror_read(&r->scale);
     if (scale->skipped > r->skipped && r->o->loss_scale > 0)
-        note_nonfinite(r, "a gradient", worst_gradient(r));
+        note_nonfinite(r, "a gradient", r->step + 1, worst_gradient(r));
     r->skipped = scale->skipped;
     if (r->nonfinite[0] != '\0' && r->fusion != NULL)
         nonfinite(r);
@@ -264,6 +271,8 @@ static enum plait_status step(struct run *r, struct totals *totals)
     r->seconds = plait_clock() - begin;
     r->step++;
     r->at++;
+    if (r->reports)
+        r->reported = r->step;
     return heard(r, totals);
 }
 
@@ -310,6 +319,8 @@ static void train_epoch(struct run *r)
         check(r, step(r, &totals));
         totals_add(&r->epoch_sum, &totals);
         progress_step(r->progress, r, &totals);
+        if (r->step - r->logged >= r->o->log_every)
+            r->logged = r->step;
         if (r->o->save_every > 0 && r->step % r->o->save_every == 0 && meet(r))
             check(r, state_save(r, false));
     }
@@ -340,6 +351,7 @@ static void end_epoch(struct run *r)
     bool best = false;
 
     progress_pause(r->progress, r);
+    r->logged = r->step;
     if (test) {
         check(r, evaluate(r, &tested));
         if (r->stopping) /* a resumed run begins with this evaluation */
@@ -354,6 +366,20 @@ static void end_epoch(struct run *r)
     r->epoch_sum = (struct totals){ 0 };
     if (r->o->save_every == 0 || best || finished(r))
         check(r, state_save(r, best));
+}
+
+/* Steps since the last report may have spoilt the weights. Collective, where ranks step together. */
+static void look_before_saving(struct run *r)
+{
+    struct totals totals = { 0 };
+
+    if (r->reported == r->step || !r->together)
+        return;
+    add_results(r, r->step, &totals);
+    check(r, totals_sum(r->comm, &totals));
+    if (!isfinite(totals.loss))
+        nonfinite(r);
+    r->reported = r->step;
 }
 
 static void tell_if_finished(const struct run *r)
@@ -376,8 +402,10 @@ static void train(struct run *r)
         if (r->at == r->epoch_steps && !r->stopping)
             end_epoch(r);
     }
-    if (r->at > 0)
+    if (r->at > 0) {
+        look_before_saving(r);
         check(r, state_save(r, false));
+    }
 }
 
 static void count_broken(const struct run *r)
@@ -429,8 +457,7 @@ static void describe(const struct run *r)
                  (unsigned long long)o->batch, r->npass, r->npass > 1 ? "passes" : "pass", (unsigned long long)o->micro,
                  o->method == PLAIT_OPTIM_LARS ? "LARS" : "SGD", o->rate, (unsigned long long)o->epochs,
                  plural(o->epochs), (unsigned long long)r->epoch_steps, plural(r->epoch_steps), r->folder);
-    if (o->cuda)
-        progress_say(r->progress, "%s, %s", r->device->about, options_precision(o));
+    progress_say(r->progress, "%s, %s", r->device->about, options_precision(o));
     progress_say(r->progress, "%s", memory);
     if (o->resume != NULL)
         progress_say(r->progress, "goes on from step %llu, %s", (unsigned long long)r->step, r->recalled.path);

@@ -14,6 +14,7 @@
 
 enum {
     OLDEST_CUDNN = 90000,
+    NEWER_CUDNN = 100000,
     OLDEST_CUBLAS = 12,
     HOPPER = 90,
     CUBLAS_WORKSPACE = 4 << 20, /* as cuBLAS itself takes; without one of ours it would allocate in a pass */
@@ -92,7 +93,7 @@ static const char *check_cudnn(struct libraries *l, const char *missing)
     remedy(&l->gpu, "cudnn", how);
     if (l->cudnn.version != NULL)
         cudnn_text(l->cudnn.version(), l->cudnn_version);
-    if (l->cudnn.version != NULL && l->cudnn.version() < OLDEST_CUDNN)
+    if (l->cudnn.version != NULL && (l->cudnn.version() < OLDEST_CUDNN || l->cudnn.version() >= NEWER_CUDNN))
         return plait_cuda_say("%s is cuDNN %s, and 9 is needed: %s", l->cudnn_file, l->cudnn_version, how);
     if (missing != NULL)
         return plait_cuda_say("%s has no %s: cuDNN 9 is needed: %s", l->cudnn_file, missing, how);
