@@ -83,9 +83,20 @@ run lines --device cuda --resume "$data/lines" --batch 8 --steps 8 --log-every 4
 
 # Elastic averaging, Final Polishing, evaluation between epochs, the dry run.
 on_gpu elastic $few --elastic sync1 --ranks 2 --epochs 1 --evaluate-every 1
-on_cpu period_cpu $few --elastic sync1 --ranks 2 --period 2 --payload fp32
-on_gpu period $few --elastic sync1 --ranks 2 --period 2 --payload fp32
-follows period period_cpu 5e-3
+# Elastic averaging: the weights go to the host and come back, in steps that exchange them; the centre is tested.
+tested() {
+    sed -n 's/.*"event":"epoch".*"loss":\([0-9.e+-]*\).*/\1/p' "$data/$1/log.jsonl"
+}
+apart="--pixels 16 --batch 8 --epochs 1 --seed 5 --elastic sync1 --ranks 2 --rate 0.005 --warmup 0 --evaluate-every 1"
+for period in 1 2 9; do
+    on_cpu cpu_period$period $apart --period $period
+    on_gpu period$period $apart --period $period
+    follows period$period cpu_period$period 2e-2
+    awk -v a="$(tested period$period)" -v b="$(tested cpu_period$period)" 'BEGIN { d = (a - b) / b; exit !(a > 0 && d < 0.02 && d > -0.02) }' ||
+        fail "the centre: $(tested period$period) instead of $(tested cpu_period$period)"
+done
+[ "$(weights period1)" != "$(weights period9)" ] && [ "$(weights period2)" != "$(weights period9)" ] || fail "exchanges have no effect"
+
 on_gpu served $few --elastic async --ranks 2 --steps 2
 on_gpu polish --pixels 16 --batch 32 --micro 32 --epochs 2 --polish 1 --polish-kind statistics --evaluate-every 1
 run dry --device cuda --dry-run --ranks 2 || fail "$(cat "$data/dry.out")"

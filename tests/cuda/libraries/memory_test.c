@@ -7,6 +7,8 @@
 
 #include "../../unit.h"
 
+#include <stdlib.h>
+
 static struct model_memory plan(const struct device_kind *kind, const char *name, bool training)
 {
     struct device *device = kind->create(&(struct device_options){ .precision = PRECISION_FP32, .threads = 1 });
@@ -43,11 +45,19 @@ static void networks_plan_the_processors_memory(void **state)
     }
 }
 
+static void the_ranks_of_a_machine_are_spread_over_its_gpus(void **state)
+{
+    for (uint32_t rank = 0; rank < 7; rank++)
+        assert_int_equal(device_cuda_of(rank), rank % 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_ranks_of_a_machine_are_spread_over_its_gpus),
         cmocka_unit_test(networks_plan_the_processors_memory),
     };
 
+    setenv("PLAIT_STANDIN_DEVICES", "3", 1);
     return cmocka_run_group_tests_name("cuda_memory", tests, NULL, NULL);
 }
