@@ -5,8 +5,8 @@
  *
  * Only the functions below touch a device's memory, unless kind->host says that it is the host's. Pointers are to the
  * device's memory, unless a comment says "host". Work runs in the order of the calls, and may run after the call has
- * returned; a function that returns a result to the host waits for it. No function allocates memory but create(), alloc(),
- * alloc_host() and those that make a layout or an operation.
+ * returned; a function that returns a result to the host waits for it. No function allocates memory but create(),
+ * alloc(), alloc_host() and those that make a layout or an operation.
  *
  * A layout is how a tensor lies in memory. Activations and their gradients share the layout in which the device
  * convolves fastest, so none is reordered between layers. Weights have the layout that each convolution wants, and are
@@ -188,7 +188,8 @@ struct device_kind {
     struct device_op *(*back)(const struct device_op *forward, enum device_arg result);
 
     /*
-     * Images and labels of the host. copy_images() may copy later; wait_images() waits until the host may write both again.
+     * Images and labels of the host. copy_images() may copy after it has returned; wait_images() waits until the host
+     * may write both again.
      *
      * images  host: [n][height][width][channels]
      * to      in the layout given to images()

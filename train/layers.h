@@ -67,7 +67,7 @@ void layer_forward(struct layer *layer, enum mode mode);
 /** gradients: [ntensor] of the network, in env->gradients; accumulate: fp32 only */
 void layer_backward(struct layer *layer, void *const *gradients, bool accumulate);
 
-/** Fill in the factors that make the variances in env->measured unbiased, as PyTorch's running ones. Batch norm only. */
+/** Fill in the factors that make variances in env->measured unbiased, as PyTorch's running ones. Batch norm only. */
 void layer_unbias(const struct layer *layer, double *factors);
 
 /** A convolution alone, forward and backward, without reorders; other kinds: nothing. */

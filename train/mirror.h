@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device memory with a mirror on the host, which checkpoints, other ranks and messages use. Where the device's memory is
- * the host's (device.h), both are one, and nothing is copied.
+ * Device memory with a mirror on the host, which checkpoints, other ranks and messages use. Where the device's memory
+ * is the host's (device.h), both are one, and nothing is copied.
  */
 #ifndef PLAIT_TRAIN_MIRROR_H
 #define PLAIT_TRAIN_MIRROR_H
