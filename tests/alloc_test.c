@@ -542,7 +542,7 @@ static void the_first_operation_of_a_kind(void **state)
 /* Ranks as processes: a thread drives others' operations too. */
 static void the_first_operation_in_a_form(void **state)
 {
-    for (unsigned i = 0; i < NFORM; i += full() ? 1 : 3)
+    for (unsigned i = 0; i < NFORM; i += full() ? 1 : 5)
         for (unsigned onwards = 0; onwards < (full() ? 2 : 1); onwards++)
             if (run_job(FIRST, &FORMS[i], 1, i % 2, onwards) <
                 (FORMS[i].form == MESSAGES ? 10 : 50) / (full() ? 1 : EVERY))

@@ -314,7 +314,7 @@ static void add_cases(struct suite *s, const char *spec)
 
 static void add_random_plans(struct suite *s)
 {
-    const unsigned nrandom = full() ? 16 : 8;
+    const unsigned nrandom = full() ? 16 : 5;
     unsigned naccepted = 0;
 
     for (uint32_t seed = 0; seed < nrandom; seed++) {

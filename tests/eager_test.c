@@ -271,8 +271,8 @@ static void any_sequence_gives_what_is_known(void **state)
     struct sequence s = { .seed = seed != NULL ? strtoull(seed, NULL, 10) : 1,
                           .n = n != NULL ? (unsigned)atoi(n)
                                : full()  ? 1500
-                               : light() ? 150
-                                         : 400 };
+                               : light() ? 60
+                                         : 200 };
 
     for (uint32_t nrank = 2; nrank <= MOST_RANKS; nrank++, s.seed++) {
         struct ranks r = { .nprocess = nrank, .nthread = 1, .body = run_sequence, .arg = &s };

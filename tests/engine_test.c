@@ -219,7 +219,7 @@ static void every_algorithm_is_free_of_deadlock_when_fused(void **state)
     static const uint32_t larger[] = { 65, 96, 100, 127, 128 };
     unsigned proved[3] = { 0 };
 
-    for (uint32_t n = 2; n <= (full() ? 64 : 33); n += full() || n < 9 ? 1 : 12)
+    for (uint32_t n = 2; n <= (full() ? 64 : 32); n += full() || n < 6 ? 1 : 13)
         prove_all(n, PLAIT_FUSE_PROVED, proved);
     for (size_t i = 0; i < sizeof larger / sizeof *larger; i += full() ? 1 : 4)
         prove_all(larger[i], PLAIT_FUSE_LOCAL, proved);
@@ -245,7 +245,7 @@ static void check_bound(const struct spec *spec, uint32_t turn)
 /* Of every collective, algorithm and root: turned back into steps, it does what the plan does. */
 static void what_is_bound_is_what_was_proved(void **state)
 {
-    for (uint32_t n = 2; n <= (full() ? 20 : light() ? 5 : 8); n += full() || n < 5 ? 1 : 3)
+    for (uint32_t n = 2; n <= (full() ? 20 : light() ? 5 : 7); n += full() || n < 4 ? 1 : 3)
         for (int coll = 0; coll < PLAIT_NCOLL; coll++)
             for (int inplace = 0; inplace < (coll == PLAIT_ALLTOALL ? 1 : 2); inplace++) {
                 struct specs s;

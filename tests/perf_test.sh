@@ -74,7 +74,7 @@ rows | awk '$3 != "half" || $6 != "N/A" || $10 == "N/A" { exit 1 } END { exit NR
 PLAIT_ALGO=allgatherv:direct "$perf" -b 1K -e 1K -n 10 --coll allgatherv --guard off >"$work/out" 2>&1 || fail "PLAIT_ALGO of a v-form: $(cat "$work/out")"
 PLAIT_ALGO=allgatherv:bruck "$perf" --ranks 4 -b 1K -e 1K -n 10 --coll allgatherv --guard off >"$work/out" 2>&1 && fail "PLAIT_ALGO of a v-form has no effect"
 ln -s "$(realpath "$perf")" "$work/all_gather_perf"
-"$work/all_gather_perf" --place out --guard off >"$work/out" 2>&1 || fail "all_gather_perf: $(cat "$work/out")"
+"$work/all_gather_perf" --place out -n 1 -w 1 --rounds 1 --guard off >"$work/out" 2>&1 || fail "all_gather_perf: $(cat "$work/out")"
 rows | awk '$1 != 33554432 { exit 1 } END { exit NR != 1 }' && grep -q 'concluded: all_gather_perf' "$work/out" ||
     fail "all_gather_perf: $(cat "$work/out")"
 ln -s "$(realpath "$perf")" "$work/hypercube_perf"

@@ -475,7 +475,7 @@ static int start_again(struct plait_comm *comm, uint32_t rank, float *buffers, s
 
 static int use_space(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const size_t counts[] = { 1, 13, 4096, full() ? 100003 : 33003 };
+    const size_t counts[] = { 1, 13, 4096, full() ? 100003 : light() ? 9001 : 20011 };
     void *buffers;
 
     CHECK(make(*comm, &buffers));
