@@ -63,6 +63,7 @@ enum { /* the used values of the driver's enums */
        DRIVER_WAIT_GEQ = 0,
        DRIVER_VALUE_WAIT = 1,
        DRIVER_VALUE_WRITE = 2,
+       DRIVER_EVENT_SLEEP = 1, /* who waits for it does not spin */
        DRIVER_EVENT_NO_TIMING = 2,
        DRIVER_IPC_LAZY_PEER = 1,
        DRIVER_HOST_PORTABLE = 1,

@@ -17,6 +17,7 @@ static const struct {
     { "groups", "the same" },
     { "data-threads", "the same bits for any number" },
     { "queue", "how far ahead" },
+    { "decoder", "the machine's" },
     { "overlap", "when buckets travel; the bits are the same" },
     { "device", "cpu alone" },
     { "lr-warmup-method", "linear alone" },

@@ -18,6 +18,7 @@
 #ifndef PLAIT_TRAIN_DATA_H
 #define PLAIT_TRAIN_DATA_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -82,6 +83,37 @@ size_t image_size(const struct image_options *options);
 const char *image_decode(const void *file, size_t bytes, const struct image_options *options, uint64_t seed,
                          uint32_t epoch, uint64_t sample, void *out);
 
+struct box { /* in pixels of the full image */
+    double x, y, width, height;
+};
+
+struct augmentation { /* what was drawn for a sample; in this order */
+    struct box box;   /* becomes the result */
+    bool flip;
+    float brightness, contrast, saturation;
+};
+
+/* A device that decodes: into bytes in its memory. Its functions return when the result is there. Thread: any */
+struct image_decoder {
+    size_t memory;         /* bytes of the device, without images */
+    atomic_ullong refused; /* files that it did not decode, and the processor did */
+    /* Memory of the device, zeroed, which lives as long as the decoder */
+    void *(*alloc)(struct image_decoder *decoder, size_t bytes);
+    /* A JPEG of width x height pixels. out: as image_decode() has it. Returns NULL, or why it is not decoded here */
+    const char *(*decode)(struct image_decoder *decoder, const void *jpeg, size_t bytes, uint32_t width,
+                          uint32_t height, const struct augmentation *augmentation, void *out);
+    /* Copy an image that the processor has decoded. */
+    void (*put)(struct image_decoder *decoder, const void *image, size_t bytes, void *out);
+};
+
+/**
+ * The same on a device, with `bytes`. What it does not decode, the processor does: *refused says why then, else it is
+ * NULL. A file is broken if the processor says so.
+ */
+const char *image_decode_on(struct image_decoder *decoder, const void *file, size_t bytes,
+                            const struct image_options *options, uint64_t seed, uint32_t epoch, uint64_t sample,
+                            void *out, const char **refused);
+
 /* ---- Images of all ranks in memory ---- */
 
 struct store;
@@ -142,12 +174,13 @@ struct loader_options {
      */
     void *(*alloc)(void *context, size_t bytes);
     void *context;
+    struct image_decoder *decoder; /* its memory has the images, not the labels; NULL: the processor decodes */
 };
 
 struct images { /* a micro-batch */
     uint32_t n;
     const void *images;    /* [n][pixels][pixels][3] floats or, with image.bytes, uint8_t */
-    const int32_t *labels; /* [n] behind them in one allocation, at the next multiple of 64 bytes */
+    const int32_t *labels; /* [n] */
 };
 
 struct loader_figures { /* since its creation */

@@ -6,7 +6,7 @@
  * Only the functions below touch a device's memory, unless kind->host says that it is the host's. Pointers are to the
  * device's memory, unless a comment says "host". Work runs in the order of the calls, and may run after the call has
  * returned; a function that returns a result to the host waits for it. No function allocates memory but create(),
- * alloc(), alloc_host() and those that make a layout or an operation.
+ * alloc(), alloc_host() and those that make a layout, an operation or a decoder.
  *
  * A layout is how a tensor lies in memory. Activations and their gradients share the layout in which the device
  * convolves fastest, so none is reordered between layers. Weights have the layout that each convolution wants, and are
@@ -20,6 +20,8 @@
 #define PLAIT_TRAIN_DEVICE_H
 
 #include "model.h"
+
+struct image_decoder;
 
 #define NORM_EPSILON 1e-5 /* of batch norm, as in torchvision */
 
@@ -61,7 +63,7 @@ struct device {
     const struct device_kind *kind;
     size_t scratch;  /* bytes that operations need: the maximum over all made so far */
     void *stream;    /* the CUDA stream that has its work; NULL: the work is done when a function returns */
-    char about[160]; /* for people, as "GPU 0 (NVIDIA H200), cuDNN 9.19.0" */
+    char about[200]; /* for people, as "GPU 0 (NVIDIA H200), cuDNN 9.19.0" */
 };
 
 struct device_layout {
@@ -201,6 +203,11 @@ struct device_kind {
     void (*copy_images)(struct device_op *op, const void *images, const int32_t *labels, void *to, int32_t *to_labels,
                         void *scratch);
     void (*wait_images)(struct device *device);
+    /*
+     * Decodes JPEGs (data.h) to `pixels` squared, for at most `threads` at a time; one for each device. copy_images()
+     * takes images of its memory, too. NULL: the device has none. destroy() frees it.
+     */
+    struct image_decoder *(*decoder)(struct device *device, uint32_t pixels, unsigned threads);
 
     void (*elementwise)(struct device *device, enum elementwise what, struct elements e, void *a, const void *b,
                         const void *out);

@@ -127,20 +127,26 @@ void memory_text(const struct run *r, char *out, size_t room)
     const bool packed = r->o->payload != r->gradient_type, gpu = r->stream != NULL;
     const size_t slots = gpu ? 2 * r->o->micro * r->o->pixels * r->o->pixels * 3 : 0; /* train/cuda/images.c */
     const size_t centre = r->centre.bytes, images = loader_memory(r->loader) + loader_memory(r->val_loader);
+    const size_t decoder = r->decoder != NULL ? r->decoder->memory : 0;
+    const bool pinned = gpu && r->decoder == NULL;
+    char decoding[40] = "";
     size_t payload = 0;
     struct plait_fusion_bucket b;
+
+    if (r->decoder != NULL)
+        snprintf(decoding, sizeof decoding, ", decoding %.1f", mebibytes(decoder));
 
     for (uint32_t k = 0; packed && r->fusion != NULL && k < plait_fusion_nbucket(r->fusion); k++)
         if (plait_fusion_bucket(r->fusion, k, &b) == PLAIT_OK)
             payload += b.bytes;
     snprintf(out, room,
              "memory of a rank in MiB: %.1f%s, of it activations %.1f, weights of a pass %.1f, workspaces %.1f,\n"
-             "  master weights %.1f, gradients %.1f, momentum %.1f, buckets %.1f, centre %.1f%s images ahead %.1f",
-             mebibytes(m.activations + m.weights + m.workspaces + 2 * weights + gradients + payload + centre +
-                       (gpu ? slots : images)),
+             "  master weights %.1f, gradients %.1f, momentum %.1f, buckets %.1f, centre %.1f%s images ahead %.1f%s",
+             mebibytes(m.activations + m.weights + m.workspaces + 2 * weights + gradients + payload + centre + slots +
+                       (pinned ? 0 : images) + decoder),
              gpu ? " on the GPU" : "", mebibytes(m.activations), mebibytes(m.weights), mebibytes(m.workspaces + slots),
              mebibytes(weights), mebibytes(gradients), mebibytes(weights), mebibytes(payload), mebibytes(centre),
-             gpu ? "; pinned on the host:" : ",", mebibytes(images));
+             pinned ? "; pinned on the host:" : ",", mebibytes(images), decoding);
 }
 
 /* An exchange takes about as long as an all-reduce of the weights, and nothing hides it. */

@@ -31,16 +31,6 @@ const struct image_options image_defaults = {
 
 /* ---- What is random ---- */
 
-struct box { /* in pixels of the full image */
-    double x, y, width, height;
-};
-
-struct augmentation {
-    struct box box;
-    bool flip;
-    float brightness, contrast, saturation;
-};
-
 /* The centre, with the allowed aspect ratio that is nearest to the image's. */
 static struct box central_box(double width, double height, double least_aspect, double most_aspect)
 {
@@ -122,6 +112,14 @@ static void on_message(j_common_ptr jpeg, int level)
     for (size_t i = 0; level < 0 && i < sizeof damage / sizeof *damage; i++)
         if (jpeg->err->msg_code == damage[i])
             on_error(jpeg);
+}
+
+static void prepare(struct decoder *d)
+{
+    d->jpeg.client_data = d;
+    d->jpeg.err = jpeg_std_error(&d->errors);
+    d->errors.error_exit = on_error;
+    d->errors.emit_message = on_message;
 }
 
 _Noreturn static void refuse(struct decoder *d, const char *text)
@@ -390,11 +388,9 @@ static bool decode(struct decoder *d, const void *jpeg, size_t bytes, const stru
 static const char *decode_jpeg(const void *jpeg, size_t bytes, const struct image_options *o, uint64_t key,
                                struct part *part, struct augmentation *out)
 {
-    struct decoder d = { .jpeg.client_data = &d };
+    struct decoder d = { 0 };
 
-    d.jpeg.err = jpeg_std_error(&d.errors);
-    d.errors.error_exit = on_error;
-    d.errors.emit_message = on_message;
+    prepare(&d);
     const bool ok = decode(&d, jpeg, bytes, o, key, out);
     jpeg_destroy_decompress(&d.jpeg);
     *part = d.part;
@@ -473,5 +469,53 @@ const char *image_decode(const void *file, size_t bytes, const struct image_opti
     else if (error == NULL)
         transform(&part, &a, o, out);
     free(part.pixels);
+    return error;
+}
+
+/* ---- On a device ---- */
+
+/* What a device needs to know of a JPEG. Returns NULL, or why it cannot decode it. */
+static const char *look(struct decoder *d, const void *jpeg, size_t bytes, const struct image_options *o, uint64_t key,
+                        struct augmentation *out)
+{
+    if (setjmp(d->failed) != 0)
+        return why;
+    jpeg_create_decompress(&d->jpeg);
+    read_header(d, o, jpeg, bytes);
+    if (d->jpeg.jpeg_color_space != JCS_YCbCr && d->jpeg.jpeg_color_space != JCS_GRAYSCALE)
+        return "its colours are neither YCbCr nor grey";
+    *out = draw_augmentation(o, d->jpeg.image_width, d->jpeg.image_height, key);
+    return NULL;
+}
+
+static const char *decode_on(struct image_decoder *decoder, const void *jpeg, size_t bytes,
+                             const struct image_options *o, uint64_t key, void *out)
+{
+    struct decoder d = { 0 };
+    struct augmentation a;
+
+    prepare(&d);
+    const char *refused = look(&d, jpeg, bytes, o, key, &a);
+    const uint32_t width = d.jpeg.image_width, height = d.jpeg.image_height;
+    jpeg_destroy_decompress(&d.jpeg);
+    return refused != NULL ? refused : decoder->decode(decoder, jpeg, bytes, width, height, &a, out);
+}
+
+const char *image_decode_on(struct image_decoder *decoder, const void *file, size_t bytes,
+                            const struct image_options *o, uint64_t seed, uint32_t epoch, uint64_t sample, void *out,
+                            const char **refused)
+{
+    *refused = bytes == 0            ? "it is empty"
+               : png_is(file, bytes) ? "it is a PNG"
+                                     : decode_on(decoder, file, bytes, o, random_stream(seed, epoch, sample), out);
+    if (*refused == NULL)
+        return NULL;
+    void *image = malloc(image_size(o));
+    if (image == NULL)
+        give_up(ENDING_ERROR, "no memory for the pixels of an image");
+    const char *error = image_decode(file, bytes, o, seed, epoch, sample, image);
+    if (error == NULL)
+        decoder->put(decoder, image, image_size(o), out);
+    free(image);
     return error;
 }

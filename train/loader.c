@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 
 struct slot {
-    char *images; /* and behind them, in the same allocation: */
+    char *images;
     int32_t *labels;
     uint32_t undone; /* images not yet decoded */
 };
@@ -30,7 +30,7 @@ struct loader {
     pthread_t *threads;
     struct slot *slots;
     uint32_t nslot;
-    size_t image, labels; /* bytes of one image, and of a slot up to its labels */
+    size_t image; /* bytes of one */
 
     pthread_mutex_t lock; /* protects all that follows */
     pthread_cond_t work, done;
@@ -129,6 +129,20 @@ static const char *find_file(const struct loader *l, uint64_t sample, uint64_t n
     return out->data != NULL ? NULL : read_file(dataset_path(l->options.dataset, sample), out);
 }
 
+/* The device counts files that it does not decode. The first one is named. */
+static const char *decode_on(struct image_decoder *decoder, const struct loader *l, const struct bytes *file,
+                             uint64_t sample, void *out)
+{
+    const struct loader_options *o = &l->options;
+    const char *refused,
+        *why = image_decode_on(decoder, file->data, file->n, &o->image, o->seed, l->epoch, sample, out, &refused);
+
+    if (refused != NULL && why == NULL && atomic_fetch_add(&decoder->refused, 1) == 0)
+        tell("%s: the processor decodes it, and others that the GPU does not decode: %s",
+             dataset_path(o->dataset, sample), refused);
+    return why;
+}
+
 /* Returns NULL, or why the sample is broken. */
 static const char *decode_sample(struct loader *l, uint64_t sample, uint64_t n, void *out)
 {
@@ -136,7 +150,9 @@ static const char *decode_sample(struct loader *l, uint64_t sample, uint64_t n, 
     struct bytes file;
     const char *why = find_file(l, sample, n, &file);
 
-    if (why == NULL)
+    if (why == NULL && o->decoder != NULL)
+        why = decode_on(o->decoder, l, &file, sample, out);
+    else if (why == NULL)
         why = image_decode(file.data, file.n, &o->image, o->seed, l->epoch, sample, out);
     free(file.owned);
     return why;
@@ -175,7 +191,8 @@ static int32_t load(struct loader *l, uint64_t n, void *out)
     }
     if (!o->whole)
         give_up(ENDING_ERROR, "all %llu images are broken; repair or replace them", (unsigned long long)count);
-    memset(out, 0, l->image);
+    if (o->decoder == NULL) /* a device's memory has zeros or an older image */
+        memset(out, 0, l->image);
     return -1;
 }
 
@@ -249,9 +266,9 @@ static void check_options(const struct loader_options *o)
                 (unsigned long long)dataset_count(o->dataset));
 }
 
-static size_t bytes_of_slot(const struct loader *l)
+static void *host_memory(const struct loader_options *o, size_t bytes)
 {
-    return l->labels + l->options.micro * sizeof(int32_t);
+    return o->alloc != NULL ? o->alloc(o->context, bytes) : allocate(bytes, 1);
 }
 
 static void make_slots(struct loader *l)
@@ -259,12 +276,12 @@ static void make_slots(struct loader *l)
     const struct loader_options *o = &l->options;
 
     l->image = image_size(&o->image);
-    l->labels = (o->micro * l->image + 63) / 64 * 64;
     l->nslot = (o->queue > 0 ? o->queue : 1) + 1; /* one is held by the caller */
     l->slots = allocate(l->nslot, sizeof *l->slots);
     for (struct slot *s = l->slots; s < l->slots + l->nslot; s++) {
-        s->images = o->alloc != NULL ? o->alloc(o->context, bytes_of_slot(l)) : allocate(bytes_of_slot(l), 1);
-        s->labels = (int32_t *)(void *)(s->images + l->labels);
+        s->images = o->decoder != NULL ? o->decoder->alloc(o->decoder, o->micro * l->image)
+                                       : host_memory(o, o->micro * l->image);
+        s->labels = host_memory(o, o->micro * sizeof *s->labels);
     }
 }
 
@@ -299,8 +316,10 @@ void loader_destroy(struct loader *l)
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->work);
     pthread_cond_destroy(&l->done);
-    for (uint32_t i = 0; i < l->nslot && l->options.alloc == NULL; i++)
-        free(l->slots[i].images);
+    for (uint32_t i = 0; i < l->nslot && l->options.alloc == NULL; i++) {
+        free(l->options.decoder == NULL ? l->slots[i].images : NULL);
+        free(l->slots[i].labels);
+    }
     free(l->slots);
     free(l->threads);
     free(l->broken);
@@ -374,7 +393,7 @@ struct loader_figures loader_figures(struct loader *l)
 
 size_t loader_memory(const struct loader *l)
 {
-    return l->nslot * bytes_of_slot(l);
+    return (size_t)l->nslot * l->options.micro * (l->image + sizeof(int32_t));
 }
 
 uint64_t loader_broken(struct loader *l, struct plait_comm *comm)

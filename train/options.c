@@ -167,6 +167,7 @@ NEED(drawing, "with make-data", o->command == COMMAND_MAKE_DATA)
 /* ---- the table --------------------------------------------------------------------------------- */
 
 static const struct choice broken[] = { { "skip", false }, { "fatal", true }, { 0 } };
+static const struct choice decoders[] = { { "cpu", DECODER_CPU }, { "nvjpeg", DECODER_NVJPEG }, { 0 } };
 static const struct choice precisions[] = { { "fp32", PRECISION_FP32, "float32 float" },
                                             { "bf16", PRECISION_BF16, "bfloat16" },
                                             { "fp16", PRECISION_FP16, "float16 half" },
@@ -221,6 +222,7 @@ static const struct row rows[] = {
            .kept = HELD),
     ROW(OPTION_IN(NUMBER, "data-threads", "N", data_threads, "decoding threads of each rank (chosen)", .letter = 'j',
                   .also = "workers", .least = 1, .most = 256)),
+    CHOSEN("decoder", decoder, decoders, "what decodes JPEGs: cpu, or with --device cuda nvjpeg, the GPU (cpu)"),
     NUMBERED("queue", queue, 1, 1024, "micro-batches decoded ahead (4)"),
 
     GROUP("Model"),

@@ -23,6 +23,8 @@ enum { OPTIONS_MOST = 90 };
 
 enum command { COMMAND_TRAIN, COMMAND_MAKE_DATA, COMMAND_PLOT };
 
+enum decoder { DECODER_CPU, DECODER_NVJPEG };
+
 enum polish { POLISH_WEIGHTS, POLISH_STATISTICS };
 
 struct options {
@@ -36,6 +38,7 @@ struct options {
     double jitter, least_area;
     bool in_memory;
     int broken_fatal; /* true or false */
+    enum decoder decoder;
 
     const char *model;
     enum precision precision;

@@ -70,6 +70,7 @@ struct run {
     struct dataset *train, *val;
     struct store *store; /* --in-memory */
     struct loader *loader, *val_loader;
+    struct image_decoder *decoder; /* of the device; NULL: processors decode */
     uint64_t epoch_steps; /* steps of an epoch */
 
     struct device *device;       /* has all of the network's memory that is not said to be the host's */

@@ -30,6 +30,8 @@ bool options_check(const struct options *o)
             "%s fp16: oneDNN does not train in fp16 on processors; use --device cuda, or --precision fp32 or "
             "bf16",
             options_flag(o, "precision"));
+    if (o->decoder == DECODER_NVJPEG && !o->cuda)
+        return complain("--decoder nvjpeg: nvJPEG decodes on a GPU: add --device cuda, or use --decoder cpu");
     if (o->reproducible && o->nondeterministic)
         return complain("--reproducible --nondeterministic: they contradict each other; leave one out");
     if (o->bucket == BUCKET_COMPUTED && o->cuda)
@@ -138,7 +140,8 @@ bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32
         return complain("--threads %llu: at most %llu, four for each processor of this machine",
                         (unsigned long long)o->threads, (unsigned long long)most_threads());
     o->threads = o->reproducible ? 1 : o->threads > 0 ? o->threads : cpus;
-    o->data_threads = o->data_threads > 0 ? o->data_threads : cpus;
+    if (o->data_threads == 0) /* a thread sleeps while the GPU decodes its image */
+        o->data_threads = o->decoder == DECODER_NVJPEG ? at_most(2 * (uint64_t)cpus, 256) : cpus;
     o->rate = o->rate >= 0 ? o->rate : usual_rate(o);
     o->warmup = o->warmup >= 0 ? o->warmup : fmin(5, 0.1 * (double)o->epochs);
     o->tail = o->tail >= 0 ? o->tail : (double)o->polish;

@@ -339,6 +339,9 @@ static void make_loaders(struct run *r)
 
     if (o->in_memory)
         r->store = store_create(r->comm, r->train, (uint32_t)o->groups);
+    if (o->decoder == DECODER_NVJPEG)
+        r->decoder = r->device->kind->decoder(r->device, (uint32_t)o->pixels, l.threads);
+    l.decoder = r->decoder;
     l.store = r->store;
     l.image.bytes = r->device->kind->bytes;
     l.image.pixels = (uint32_t)o->pixels;

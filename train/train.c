@@ -418,6 +418,19 @@ static void count_broken(const struct run *r)
         complain("broken files of the test: %llu; its results leave them out", (unsigned long long)tested);
 }
 
+/* Files that the GPU did not decode, of all ranks. */
+static void count_refused(const struct run *r)
+{
+    uint64_t refused;
+
+    if (r->decoder == NULL)
+        return;
+    refused = atomic_load(&r->decoder->refused);
+    must(plait_allreduce(r->comm, &refused, &refused, 1, PLAIT_UINT64, PLAIT_SUM, NULL), "files that were refused");
+    if (refused > 0)
+        remark("nvJPEG: the processor decoded %llu image%s in its place", (unsigned long long)refused, plural(refused));
+}
+
 static bool write_trace(const struct run *r)
 {
     if (r->o->trace == NULL || r->fusion == NULL || plait_fusion_trace(r->fusion, r->o->trace) == PLAIT_OK)
@@ -495,6 +508,7 @@ static int run_training(struct options *o)
         describe(r);
         train(r);
         count_broken(r);
+        count_refused(r);
         const bool traced = write_trace(r), saved = state_saved(r);
         progress_end(r->progress, r, saved);
         if (r->stopping)

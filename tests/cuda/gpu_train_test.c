@@ -113,6 +113,19 @@ static void elements(void)
     kernel_scale_vector(place.l, 1003, take(4 * 1003), factors, take(4 * 1003));
 }
 
+static void crops(void)
+{
+    for (uint32_t side = 64; side <= 320; side += 208) {
+        struct train_crop c = {
+            .from = take(200 * 150 * 3), .width = 200, .height = 150, .side = side, .flip = side > 64
+        };
+        c.values = take(4 * 3 * side * side), c.grey = take(8 * side), c.to = take(3 * side * side);
+        c.x = 20, c.y = 30, c.box_width = 180, c.box_height = 115;
+        c.brightness = 1.1F, c.contrast = 0.8F, c.saturation = 0.9F;
+        kernel_crop(place.l, &c);
+    }
+}
+
 static void matrices(void)
 {
     static const struct kernel_weights w[] = { { 5, 600, 9 }, { 7, 64, 1 }, { 2, 3, 5000 } };
@@ -192,6 +205,11 @@ static void elements_give_the_hosts_bits(void **state)
     expect_same_bits(elements);
 }
 
+static void crops_give_the_hosts_bits(void **state)
+{
+    expect_same_bits(crops);
+}
+
 static void matrices_give_the_hosts_bits(void **state)
 {
     expect_same_bits(matrices);
@@ -248,7 +266,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batch_norm_gives_the_hosts_bits), cmocka_unit_test(pooling_gives_the_hosts_bits),
         cmocka_unit_test(elements_give_the_hosts_bits),    cmocka_unit_test(matrices_give_the_hosts_bits),
-        cmocka_unit_test(the_loss_is_the_hosts),
+        cmocka_unit_test(crops_give_the_hosts_bits),       cmocka_unit_test(the_loss_is_the_hosts),
     };
     const char *names[TRAIN_NKERNEL];
 

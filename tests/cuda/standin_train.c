@@ -151,6 +151,20 @@ static void uses_train_images(struct at *at, const struct train_images *a)
     writes(at, a->to, bytes_of(a->n, a->type));
 }
 
+static void uses_train_crop_resize(struct at *at, const struct train_crop *a)
+{
+    reads(at, a->from, (uint64_t)a->height * a->width * 3);
+    writes(at, a->values, (uint64_t)a->side * a->side * 3 * sizeof *a->values);
+    writes(at, a->grey, a->side * sizeof *a->grey);
+}
+
+static void uses_train_crop_colour(struct at *at, const struct train_crop *a)
+{
+    reads(at, a->values, (uint64_t)a->side * a->side * 3 * sizeof *a->values);
+    reads(at, a->grey, a->side * sizeof *a->grey);
+    writes(at, a->to, (uint64_t)a->side * a->side * 3);
+}
+
 static void uses_train_scale_vector(struct at *at, const struct train_vector *a)
 {
     reads(at, a->from, a->n * sizeof *a->from);

@@ -101,6 +101,22 @@ static void images(const struct train_launcher *l, void *const *a)
     kernel_images(l, 96, a[0], (const float[3]){ 1, 1, 1 }, (const float[3]){ 0 }, PLAIT_FLOAT32, a[1]);
 }
 
+static void crop(const struct train_launcher *l, void *const *a)
+{
+    kernel_crop(l, &(struct train_crop){ .from = a[0],
+                                         .values = a[1],
+                                         .grey = a[2],
+                                         .to = a[3],
+                                         .box_width = 8,
+                                         .box_height = 4,
+                                         .width = 8,
+                                         .height = 4,
+                                         .side = 4,
+                                         .brightness = 1,
+                                         .contrast = 1,
+                                         .saturation = 1 });
+}
+
 static void scale_vector(const struct train_launcher *l, void *const *a)
 {
     kernel_scale_vector(l, ROWS, a[0], a[1], a[2]);
@@ -171,6 +187,7 @@ static struct call {
     { "rw", infinite, { ROWS * SIZE, SIZE } },
     { "rw", convert, { ROWS * 2, ROWS *SIZE } },
     { "rw", images, { 96, 96 * SIZE } },
+    { "rwww", crop, { 96, 48 * SIZE, 4 * 8, 48 } },
     { "rrw", scale_vector, { ROWS * SIZE, ROWS * 8, ROWS *SIZE } },
     { "wr", move_vector, { ROWS * SIZE, ROWS *SIZE } },
     { "rw", sum_rows, { TENSOR, VECTOR } },
@@ -254,6 +271,6 @@ int main(int argc, char **argv)
     assert_true(argc > 1);
     load(argv[1]);
     calls[0].bytes[3] = calls[2].bytes[8] = kernel_norm_scratch(ROWS, CHANNELS, PLAIT_FLOAT32);
-    calls[18].bytes[3] = kernel_loss_scratch(ROWS);
+    calls[19].bytes[3] = kernel_loss_scratch(ROWS);
     return cmocka_run_group_tests_name("stand-in for CUDA: kernels of the training program", tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
  *     device_cuda.c   memory, copies, what is no operation
  *     operations.c    layouts and operations, in terms of what follows
  *     images.c        images and labels from the host
+ *     decoder.c       JPEGs by nvJPEG
  *
  *     gpu.h           a GPU through CUDA's driver
  *     convolution.h   convolutions by cuDNN
@@ -71,6 +72,8 @@ struct cuda_block { /* of memory */
     struct cuda_block *next;
 };
 
+struct cuda_decoder;
+
 struct cuda {
     struct device device;
     struct device_options options;
@@ -87,8 +90,9 @@ struct cuda {
     uint32_t *infinite; /* result of finite() */
     void *losses;       /* scratch memory of the loss, for at most */
     uint32_t most_images;
-    void *copies; /* a stream: images come while the GPU computes */
-    void *copied; /* event: the latest images have been copied; NULL: there were none */
+    void *copies;                 /* a stream: images come while the GPU computes */
+    void *copied;                 /* event: the latest images have been copied; NULL: there were none */
+    struct cuda_decoder *decoder; /* NULL: processors decode */
 };
 
 static inline struct cuda *cuda_of(struct device *device)
@@ -123,12 +127,16 @@ struct device_op *cuda_images(struct device *device, const struct device_images 
 void cuda_copy_images(struct device_op *op, const void *images, const int32_t *labels, void *to, int32_t *to_labels,
                       void *scratch);
 void cuda_wait_images(struct device *device);
+struct image_decoder *cuda_decoder(struct device *device, uint32_t pixels, unsigned threads);
 
 /* ---- Shared by these files ---- */
 
 /** An operation that destroy() frees. */
 struct cuda_op *cuda_op_create(struct cuda *cuda,
                                void (*run)(const struct cuda_op *op, void *const at[NARG], void *scratch));
+void cuda_launch(const struct cuda *cuda, void *stream, enum train_kernel kernel, uint32_t blocks,
+                 const void *argument);
+void cuda_decoder_destroy(struct cuda_decoder *decoder); /* when its threads have ended; NULL is allowed */
 void cuda_images_destroy(struct cuda_images *images);
 /** Layouts and operations. */
 void cuda_operations_destroy(struct cuda *cuda);

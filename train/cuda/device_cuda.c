@@ -100,14 +100,20 @@ static void cuda_copy_out(struct device *device, void *host, const void *from, s
 
 /* ---- Creating ---- */
 
+void cuda_launch(const struct cuda *cuda, void *stream, enum train_kernel kernel, uint32_t blocks, const void *argument)
+{
+    void *arguments[] = { (void *)(uintptr_t)argument };
+
+    cuda_must_call(
+        plait_cuda.launch(cuda->functions[kernel], blocks, 1, 1, TRAIN_THREADS, 1, 1, 0, stream, arguments, NULL),
+        train_kernels[kernel].name);
+}
+
 static void launch(void *context, enum train_kernel kernel, uint32_t blocks, const void *argument)
 {
     const struct cuda *cuda = context;
-    void *arguments[] = { (void *)(uintptr_t)argument };
 
-    cuda_must_call(plait_cuda.launch(cuda->functions[kernel], blocks, 1, 1, TRAIN_THREADS, 1, 1, 0, cuda->device.stream,
-                                     arguments, NULL),
-                   train_kernels[kernel].name);
+    cuda_launch(cuda, cuda->device.stream, kernel, blocks, argument);
 }
 
 static void load_image(struct cuda *cuda, const struct plait_cuda_image *image)
@@ -191,6 +197,7 @@ static void cuda_destroy(struct device *device)
     cuda_begin(device);
     cuda_synchronize(device);
     plait_cuda.stream_synchronize(cuda->copies);
+    cuda_decoder_destroy(cuda->decoder);
     libraries_destroy(cuda->libraries);
     cuda_operations_destroy(cuda);
     free_blocks(cuda);
@@ -286,6 +293,7 @@ const struct device_kind device_cuda = {
     .images = cuda_images,
     .copy_images = cuda_copy_images,
     .wait_images = cuda_wait_images,
+    .decoder = cuda_decoder,
     .elementwise = cuda_elementwise,
     .finite = cuda_finite,
     .sum = cuda_sum,

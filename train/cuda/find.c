@@ -111,3 +111,14 @@ struct found find_library(const char *name, const char *folder)
     load_match(&f, path);
     return f;
 }
+
+const char *find_symbols(void *handle, const struct find_symbol *symbols, size_t n, void *table)
+{
+    for (size_t k = 0; k < n; k++) {
+        void *function = dlsym(handle, symbols[k].name);
+        if (function == NULL)
+            return symbols[k].name;
+        memcpy((char *)table + symbols[k].offset, &function, sizeof function);
+    }
+    return NULL;
+}

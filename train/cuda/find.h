@@ -22,4 +22,12 @@ struct found {
  */
 struct found find_library(const char *name, const char *folder);
 
+struct find_symbol {
+    const char *name;
+    size_t offset; /* of a function in a table */
+};
+
+/** Fill the table with the library's functions. Returns the name of the first one that is missing, or NULL. */
+const char *find_symbols(void *handle, const struct find_symbol *symbols, size_t n, void *table);
+
 #endif

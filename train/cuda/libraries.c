@@ -23,33 +23,16 @@ enum {
 
 /* ---- Loading ---- */
 
-struct entry {
-    const char *symbol;
-    size_t offset;
-};
-
-static const struct entry cudnn_entries[] = {
+static const struct find_symbol cudnn_entries[] = {
 #define PLAIT_X(name, symbol, result, arguments) { symbol, offsetof(struct cudnn_functions, name) },
     CUDNN9_FUNCTION_LIST(PLAIT_X)
 #undef PLAIT_X
 };
-static const struct entry blas_entries[] = {
+static const struct find_symbol blas_entries[] = {
 #define PLAIT_X(name, symbol, result, arguments) { symbol, offsetof(struct cublas_functions, name) },
     CUBLAS12_FUNCTION_LIST(PLAIT_X)
 #undef PLAIT_X
 };
-
-/* Fill the table. Returns the name of the first symbol that is missing, or NULL. */
-static const char *resolve(void *handle, const struct entry *entries, size_t n, void *table)
-{
-    for (size_t k = 0; k < n; k++) {
-        void *function = dlsym(handle, entries[k].symbol);
-        if (function == NULL)
-            return entries[k].symbol;
-        memcpy((char *)table + entries[k].offset, &function, sizeof function);
-    }
-    return NULL;
-}
 
 /* How to get a library for this driver: "cudnn" or "cublas". */
 static const char *remedy(const struct gpu *gpu, const char *what, char out[160])
@@ -110,7 +93,8 @@ static const char *load_cudnn(struct libraries *l, const char *folder)
     if (f.handle == NULL)
         return no_cudnn(&l->gpu, folder, &f);
     snprintf(l->cudnn_file, sizeof l->cudnn_file, "%s", f.file);
-    return check_cudnn(l, resolve(f.handle, cudnn_entries, sizeof cudnn_entries / sizeof *cudnn_entries, &l->cudnn));
+    return check_cudnn(l,
+                       find_symbols(f.handle, cudnn_entries, sizeof cudnn_entries / sizeof *cudnn_entries, &l->cudnn));
 }
 
 static const char *no_memory(const struct libraries *l, const char *call)
@@ -190,7 +174,7 @@ static const char *load_blas(struct libraries *l, const char *folder)
                               "GPUs: %s: %s",
                               f.why, remedy(&l->gpu, "cublas", how));
     snprintf(l->blas_file, sizeof l->blas_file, "%s", f.file);
-    return check_blas(l, resolve(f.handle, blas_entries, sizeof blas_entries / sizeof *blas_entries, &l->blas));
+    return check_blas(l, find_symbols(f.handle, blas_entries, sizeof blas_entries / sizeof *blas_entries, &l->blas));
 }
 
 /* The stream comes first: setting it takes the workspace away. */

@@ -10,6 +10,7 @@
 #include "find.h"
 #include "libraries.h"
 #include "network.h"
+#include "nvjpeg12.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -198,6 +199,25 @@ static void cublas_has_the_functions_that_are_used(void **state)
 #undef PLAIT_X
 }
 
+static void nvjpeg_has_the_functions_that_are_used(void **state)
+{
+    const struct found f = find_library("libnvjpeg.so.13", NULL);
+    struct nvjpeg_functions functions;
+    int major = 0;
+
+    if (f.handle == NULL) {
+        print_message("no nvJPEG 13 here: %s\n", f.why);
+        skip();
+    }
+#define PLAIT_X(name, symbol, result, arguments)         \
+    *(void **)&functions.name = dlsym(f.handle, symbol); \
+    assert_non_null(functions.name);
+    NVJPEG12_FUNCTION_LIST(PLAIT_X)
+#undef PLAIT_X
+    assert_int_equal(functions.property(BLAS_MAJOR_VERSION, &major), NVJPEG12_STATUS_SUCCESS);
+    assert_int_equal(major, 13);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +228,7 @@ int main(void)
         cmocka_unit_test(bf16_on_a_gpu_without_it_is_refused),
         cmocka_unit_test(a_run_without_a_gpu_gets_as_far_as_its_execution),
         cmocka_unit_test(cublas_has_the_functions_that_are_used),
+        cmocka_unit_test(nvjpeg_has_the_functions_that_are_used),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

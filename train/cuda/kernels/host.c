@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host.h"
 
+#include "crop_body.h"
 #include "elements_body.h"
 #include "loss_body.h"
 #include "norm_body.h"

@@ -30,6 +30,8 @@
     X(train_finite, train_finite)          \
     X(train_convert, train_convert)        \
     X(train_images, train_images)          \
+    X(train_crop_resize, train_crop)       \
+    X(train_crop_colour, train_crop)       \
     X(train_weights, train_weights)        \
     X(train_sum_rows, train_rows)          \
     X(train_fill_rows, train_rows)         \
@@ -156,6 +158,25 @@ struct train_images {
     float offset[3];
     uint32_t type;
     uint32_t wide;
+};
+
+/*
+ * A box of an image to `side` squared, as train/image.c makes it of the whole image: with the same filter, in the same
+ * order. Units: rows of the result.
+ *
+ * train_crop_resize  from -> values, and their grey, summed over each row
+ * train_crop_colour  values, grey -> to, rounded to nearest
+ */
+struct train_crop {
+    const uint8_t *from; /* [height][width][3] */
+    uint8_t *to;         /* [side][side][3] */
+    float *values;       /* [side][side][3] */
+    double *grey;        /* [side] */
+    double x, y, box_width, box_height;
+    uint32_t width, height;
+    uint32_t side;
+    uint32_t flip;
+    float brightness, contrast, saturation;
 };
 
 /*

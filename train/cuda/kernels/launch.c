@@ -243,6 +243,13 @@ void kernel_images(const struct train_launcher *l, uint64_t n, const uint8_t *fr
     launch(l, TRAIN_KERNEL_train_images, line_chunks(n, type, i.wide), &i);
 }
 
+void kernel_crop(const struct train_launcher *l, const struct train_crop *crop)
+{
+    assert(crop->width > 0 && crop->height > 0 && crop->side > 0);
+    launch(l, TRAIN_KERNEL_train_crop_resize, crop->side, crop);
+    launch(l, TRAIN_KERNEL_train_crop_colour, crop->side, crop);
+}
+
 void kernel_scale_vector(const struct train_launcher *l, uint64_t n, const float *from, const double *factors,
                          float *to)
 {

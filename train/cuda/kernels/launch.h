@@ -93,6 +93,8 @@ void kernel_convert(const struct train_launcher *l, uint64_t n, enum plait_dtype
 /* n bytes of images with 3 channels -> from * factor[channel] - offset[channel] */
 void kernel_images(const struct train_launcher *l, uint64_t n, const uint8_t *from, const float factor[3],
                    const float offset[3], enum plait_dtype type, void *to);
+/* Both kernels of struct train_crop, whose box lies in the image */
+void kernel_crop(const struct train_launcher *l, const struct train_crop *crop);
 /* to[k] = (float)(from[k] * factors[k]); to may be from */
 void kernel_scale_vector(const struct train_launcher *l, uint64_t n, const float *from, const double *factors,
                          float *to);
