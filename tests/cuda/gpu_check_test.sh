@@ -30,7 +30,8 @@ plait_train_has_a_part_of_its_own() {
     [ -x "$build/train/plait-train" ] && [ -f "$build/tests/cuda/libraries/libcudnn.so.9" ] || return 0
     "$check" --train --only 'train_layers|from JPEGs' --out "$room/seen" --stand-in "$build" >"$room/out" 2>&1 &&
         grep -q '^| train_layers on the GPU | passed' "$room/seen" && grep -q '^| train: from JPEGs | passed' "$room/seen" &&
-        grep -q '^| resnet20.* from JPEGs .*| [0-9]*; ' "$room/seen" && ! grep -q cuda_ "$room/seen" || { cat "$room/out" "$room/seen"; return 1; }
+        [ "$(grep -c '^| resnet20.* from JPEGs .*| [0-9]*; ' "$room/seen")" = 2 ] &&
+        grep -q '^| from JPEGs, --decoder nvjpeg: difference .*| 0.0e+00 | 2e-2 |' "$room/seen" && ! grep -q cuda_ "$room/seen" || { cat "$room/out" "$room/seen"; return 1; }
 }
 it_packs_the_source_of_nccl_tests_and_an_mpi() {
     local top=${check%/tools/gpu-check}
