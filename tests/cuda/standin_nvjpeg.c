@@ -9,6 +9,7 @@
  *   PLAIT_STANDIN_NVJPEG_VERSION      1000 times the major version and the minor one (13003)
  *   PLAIT_STANDIN_NVJPEG_CREATE       status of nvjpegCreateEx (0)
  *   PLAIT_STANDIN_NVJPEG_PROGRESSIVE  status of progressive files (0)
+ *   PLAIT_STANDIN_NVJPEG_WIDER        pixels that nvjpegGetImageInfo adds to the width (0)
  */
 #include "standin_numbers.h"
 
@@ -155,6 +156,7 @@ static int read_pixels(struct decoder *d, struct state *s)
     return d->damaged && d->strict ? NVJPEG12_STATUS_BAD_JPEG : 0;
 }
 
+/* With a state its pixels, else only the header. */
 static int decode(struct decoder *d, struct state *s, const struct handle *h, const unsigned char *jpeg, size_t bytes)
 {
     d->jpeg.err = jpeg_std_error(&d->errors);
@@ -168,7 +170,21 @@ static int decode(struct decoder *d, struct state *s, const struct handle *h, co
     jpeg_mem_src(&d->jpeg, jpeg, bytes);
     jpeg_read_header(&d->jpeg, TRUE);
     d->jpeg.do_fancy_upsampling = (h->flags & NVJPEG12_FLAGS_UPSAMPLING_WITH_INTERPOLATION) != 0;
-    return read_pixels(d, s);
+    return s != NULL ? read_pixels(d, s) : 0;
+}
+
+int standin_info(void *handle, const unsigned char *jpeg, size_t bytes, int *components, int *sampling, int widths[4],
+                 int heights[4])
+{
+    struct decoder d = { .damaged = 0 };
+    const int status = decode(&d, NULL, handle, jpeg, bytes);
+
+    *components = d.jpeg.num_components;
+    *sampling = -1; /* nobody asks */
+    widths[0] = (int)d.jpeg.image_width + (int)standin_setting("PLAIT_STANDIN_NVJPEG_WIDER", 0);
+    heights[0] = (int)d.jpeg.image_height;
+    jpeg_destroy_decompress(&d.jpeg);
+    return status;
 }
 
 /* ---- In the order of the stream ---- */

@@ -223,18 +223,38 @@ static void *alloc(struct image_decoder *decoder, size_t bytes)
     return memory;
 }
 
-static const char *decode_in(struct lane *lane, const void *jpeg, size_t bytes, const struct train_crop *crop)
+static const char *decode_whole(struct lane *lane, const void *jpeg, size_t bytes, uint32_t width, uint32_t height)
 {
-    struct cuda_decoder *d = lane->decoder;
-    struct nvjpeg12_image whole = { .channel = { lane->pixels }, .pitch = { (size_t)crop->width * 3 } };
-    const char *why =
-        why_of(d, "nvjpegDecode",
-               d->nvjpeg.decode(d->handle, lane->state, jpeg, bytes, NVJPEG12_OUTPUT_RGBI, &whole, lane->stream));
+    const struct cuda_decoder *d = lane->decoder;
+    struct nvjpeg12_image to = { .channel = { lane->pixels }, .pitch = { (size_t)width * 3 } };
+    int components, sampling, widths[4] = { 0 }, heights[4] = { 0 };
+    const char *why = why_of(d, "nvjpegGetImageInfo",
+                             d->nvjpeg.info(d->handle, jpeg, bytes, &components, &sampling, widths, heights));
 
-    if (why == NULL)
-        kernel_crop(&lane->launcher, crop);
-    await(lane);
-    return why;
+    if (why == NULL && ((uint32_t)widths[0] != width || (uint32_t)heights[0] != height))
+        why = "nvJPEG sees another size in it"; /* for which there is no room */
+    if (why != NULL)
+        return why;
+    return why_of(d, "nvjpegDecode",
+                  d->nvjpeg.decode(d->handle, lane->state, jpeg, bytes, NVJPEG12_OUTPUT_RGBI, &to, lane->stream));
+}
+
+static void crop(const struct lane *lane, uint32_t width, uint32_t height, const struct augmentation *a, void *out)
+{
+    struct train_crop c = { .from = lane->pixels, .to = out, .values = lane->values, .grey = lane->grey };
+
+    c.x = a->box.x;
+    c.y = a->box.y;
+    c.box_width = a->box.width;
+    c.box_height = a->box.height;
+    c.width = width;
+    c.height = height;
+    c.side = lane->decoder->pixels;
+    c.flip = a->flip;
+    c.brightness = a->brightness;
+    c.contrast = a->contrast;
+    c.saturation = a->saturation;
+    kernel_crop(&lane->launcher, &c);
 }
 
 static const char *decode(struct image_decoder *decoder, const void *jpeg, size_t bytes, uint32_t width,
@@ -244,22 +264,10 @@ static const char *decode(struct image_decoder *decoder, const void *jpeg, size_
     const char *why = make_room(lane, (size_t)width * height * 3);
 
     if (why == NULL)
-        why = decode_in(lane, jpeg, bytes,
-                        &(struct train_crop){ .from = lane->pixels,
-                                              .to = out,
-                                              .values = lane->values,
-                                              .grey = lane->grey,
-                                              .x = a->box.x,
-                                              .y = a->box.y,
-                                              .box_width = a->box.width,
-                                              .box_height = a->box.height,
-                                              .width = width,
-                                              .height = height,
-                                              .side = lane->decoder->pixels,
-                                              .flip = a->flip,
-                                              .brightness = a->brightness,
-                                              .contrast = a->contrast,
-                                              .saturation = a->saturation });
+        why = decode_whole(lane, jpeg, bytes, width, height);
+    if (why == NULL)
+        crop(lane, width, height, a, out);
+    await(lane); /* nvJPEG may have begun what it then refused */
     give(lane);
     return why;
 }

@@ -48,6 +48,9 @@ struct nvjpeg12_image { /* where the result lies: RGBI in the first channel */
     X(destroy, "nvjpegDestroy", int, (void *handle))                                                              \
     X(state_create, "nvjpegJpegStateCreate", int, (void *handle, void **out))                                     \
     X(state_destroy, "nvjpegJpegStateDestroy", int, (void *state))                                                \
+    X(info, "nvjpegGetImageInfo", int,                                                                            \
+      (void *handle, const unsigned char *jpeg, size_t bytes, int *components, int *sampling, int widths[4],      \
+       int heights[4]))                                                                                           \
     X(decode, "nvjpegDecode", int,                                                                                \
       (void *handle, void *state, const unsigned char *jpeg, size_t bytes, int format, struct nvjpeg12_image *to, \
        void *stream))

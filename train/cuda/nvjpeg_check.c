@@ -11,7 +11,8 @@ NVJPEG12_STATUS_LIST(PLAIT_X)
 NVJPEG12_VALUE_LIST(PLAIT_X)
 #undef PLAIT_X
 _Static_assert(sizeof(nvjpegStatus_t) == sizeof(int) && sizeof(nvjpegBackend_t) == sizeof(int) &&
-                   sizeof(nvjpegOutputFormat_t) == sizeof(int) && sizeof(libraryPropertyType) == sizeof(int),
+                   sizeof(nvjpegOutputFormat_t) == sizeof(int) && sizeof(nvjpegChromaSubsampling_t) == sizeof(int) &&
+                   sizeof(libraryPropertyType) == sizeof(int),
                "enums");
 _Static_assert(sizeof(nvjpegImage_t) == sizeof(struct nvjpeg12_image) &&
                    offsetof(nvjpegImage_t, pitch) == offsetof(struct nvjpeg12_image, pitch),
@@ -27,6 +28,7 @@ void nvjpeg_check(void *p, void **out, const unsigned char *jpeg, int i, size_t 
     status |= (int)nvjpegCreateEx((nvjpegBackend_t)i, NULL, NULL, (unsigned)i, (nvjpegHandle_t *)out);
     status |= (int)nvjpegDestroy(p) | (int)nvjpegJpegStateCreate(p, (nvjpegJpegState_t *)out);
     status |= (int)nvjpegJpegStateDestroy(p);
+    status |= (int)nvjpegGetImageInfo(p, jpeg, bytes, &i, (nvjpegChromaSubsampling_t *)(void *)&i, &i, &i);
     status |= (int)nvjpegDecode(p, p, jpeg, bytes, (nvjpegOutputFormat_t)i, p, p);
     *out = status != 0 ? p : NULL;
 }

@@ -183,6 +183,20 @@ static void files_that_nvjpeg_refuses_are_the_processors(void **state)
     dataset_close(d);
 }
 
+/* There is room for the size that the processor has read. */
+static void a_file_of_which_nvjpeg_sees_another_size_is_the_processors(void **state)
+{
+    struct dataset *d = draw("sizes", 24);
+
+    gpu_begin(2);
+    setenv("PLAIT_STANDIN_NVJPEG_WIDER", "1", 1);
+    epochs_are_the_processors(d, 2, 0);
+    unsetenv("PLAIT_STANDIN_NVJPEG_WIDER");
+    assert_int_equal(atomic_load(&gpu.decoder->refused), 2 * TRAIN);
+    gpu_end();
+    dataset_close(d);
+}
+
 /* Memory for a larger image is allocated once. Where there is none, the processor decodes. */
 static void memory_grows_to_the_largest_image(void **state)
 {
@@ -212,6 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_are_the_processors),
         cmocka_unit_test(files_that_nvjpeg_refuses_are_the_processors),
+        cmocka_unit_test(a_file_of_which_nvjpeg_sees_another_size_is_the_processors),
         cmocka_unit_test(memory_grows_to_the_largest_image),
     };
 
