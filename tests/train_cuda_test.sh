@@ -2,30 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # plait-train --device cuda as a program: on the stand-ins for CUDA's driver, cuDNN and cuBLAS, or on the first GPU.
 # Usage: train_cuda_test.sh PLAIT_TRAIN [FOLDER with the stand-ins for cuDNN and cuBLAS]
-. "$(dirname "$0")/train_run.sh"
-if [ $# -gt 1 ]; then # processes of ranks share a GPU through this file
-    export LD_LIBRARY_PATH=$2:$LD_LIBRARY_PATH PLAIT_STANDIN_WORLD=$data/world
-    : >"$data/world"
-fi
-
-numbers() { # NAME RUN: of its log
-    sed -n 's/.*"event":"step".*"'"$1"'":\([-0-9.e+]*\).*/\1/p' "$data/$2/log.jsonl"
-}
-on_gpu() { # NAME OPTIONS
-    run "$1" --device cuda --log-every 1 --run "$data/$1" "${@:2}" || fail "$1: $(tail -3 "$data/$1.out")"
-}
-on_cpu() {
-    run "$1" --log-every 1 --run "$data/$1" "${@:2}" || fail "$1: $(tail -3 "$data/$1.out")"
-}
-follows() { # RUN OTHER TOLERANCE: have they the same losses?
-    paste <(numbers loss "$1") <(numbers loss "$2") | awk -v most="$3" '
-        NF == 2 { n++; d = ($1 - $2) / $2; if (d < 0) d = -d; if (d > most) bad = bad " " $1 "/" $2 }
-        END { if (n == 0 || bad) { print n " steps," bad; exit 1 } }' || fail "$1 does not follow $2"
-}
-same() { # RUN OTHER: the same weights?
-    [ -n "$(weights "$1")" ] && [ "$(weights "$1")" = "$(weights "$2")" ] || fail "$1 and $2 have other weights: $(weights "$1") $(weights "$2")"
-}
-few="--pixels 16 --batch 8 --steps 3 --seed 5"
+. "$(dirname "$0")/train_cuda_run.sh"
 
 # The GPU follows the processor: images of the GPU are rounded to bytes.
 on_cpu cpu $few --payload fp32
@@ -54,41 +31,6 @@ on_gpu lars $few --optimizer lars --ranks 2 --bucket 64K
 # Loss scaling by a power of 2 changes no bits.
 on_gpu scaled $few --payload fp32 --loss-scale 1024
 same scaled gpu
-
-# JPEGs that nvJPEG decodes: losses like the processor's, bits that do not depend on ranks; a checkpoint knows no decoder.
-on_gpu nvjpeg $few --payload fp32 --decoder nvjpeg
-follows nvjpeg cpu 2e-2
-grep -q '^GPU 0 .*, nvJPEG 1' "$data/nvjpeg.out" || fail "nvjpeg: what it runs on: $(cat "$data/nvjpeg.out")"
-on_gpu nvjpeg_one $few --decoder nvjpeg --reproducible --micro 2
-on_gpu nvjpeg_two $few --decoder nvjpeg --reproducible --micro 2 --ranks 2 --in-memory
-same nvjpeg_two nvjpeg_one
-run nvjpeg --device cuda --resume "$data/nvjpeg" $few --steps 4 --log-every 1 || fail "to the processor's decoder: $(tail -3 "$data/nvjpeg.out")"
-run tested_nvjpeg --device cuda --decoder nvjpeg --evaluate-only --resume "$data/nvjpeg" --batch 8 || fail "$(tail -3 "$data/tested_nvjpeg.out")"
-[ "$(grep -o '[0-9]* images' "$data/tested_nvjpeg.out")" = "21 images" ] || fail "evaluation: $(cat "$data/tested_nvjpeg.out")"
-run dry_nvjpeg --device cuda --decoder nvjpeg --dry-run || fail "$(cat "$data/dry_nvjpeg.out")"
-grep -q 'centre 0.0, images ahead [0-9.]*, decoding 3.0$' "$data/dry_nvjpeg.out" || fail "dry run: $(cat "$data/dry_nvjpeg.out")"
-
-# Among its files are PNGs and a broken one: the processor decodes them, which is told once, and counted.
-cp -r "$data/images" "$data/odd"
-python3 - "$data"/odd/train/* <<'END' || fail "odd files"
-import pathlib, struct, sys, zlib
-def png(side):
-    rows = b''.join(b'\0' + bytes((x * 9 + y * c) % 256 for x in range(side) for c in (1, 3, 5)) for y in range(side))
-    chunks = (b'IHDR', struct.pack('>2I5B', side, side, 8, 2, 0, 0, 0)), (b'IDAT', zlib.compress(rows)), (b'IEND', b'')
-    return b'\x89PNG\r\n\x1a\n' + b''.join(struct.pack('>I', len(d)) + k + d + struct.pack('>I', zlib.crc32(k + d)) for k, d in chunks)
-files = [sorted(pathlib.Path(folder).iterdir())[0] for folder in sys.argv[1:]]
-for file in files[:8]:
-    file.write_bytes(png(20))
-files[8].write_bytes(files[8].read_bytes()[:300])
-END
-for decoder in cpu nvjpeg; do
-    "$train" "$data/odd" $few --micro 4 --threads 1 --data-threads 2 --steps 8 --payload fp32 --evaluate-every 0 --epochs 1 --device cuda --log-every 1 \
-        --decoder $decoder --run "$data/odd_$decoder" >"$data/odd_$decoder.out" 2>&1 || fail "odd files: $(tail -3 "$data/odd_$decoder.out")"
-    grep -q 'broken files: 1' "$data/odd_$decoder.out" || fail "broken files: $(cat "$data/odd_$decoder.out")"
-done
-follows odd_nvjpeg odd_cpu 2e-2
-[ "$(grep -c 'the processor decodes it, and others that the GPU does not decode: it is a PNG' "$data/odd_nvjpeg.out")" = 1 ] &&
-    grep -q 'nvJPEG: the processor decoded [89] images in its place' "$data/odd_nvjpeg.out" || fail "refused: $(cat "$data/odd_nvjpeg.out")"
 
 # What is logged every few steps is the sum over them.
 run seldom --device cuda $few --payload fp32 --log-every 3 --run "$data/seldom" || fail "$(tail -3 "$data/seldom.out")"
@@ -174,18 +116,10 @@ complains 2 '--reproducible --nondeterministic' "$data/images" --device cuda --r
 complains 2 '--bucket computed --device cuda' "$data/images" --device cuda --bucket computed
 complains 2 'fp16: oneDNN does not train in fp16' "$data/images" --precision fp16
 complains 2 '--tf32 .*--device cuda' "$data/images" --tf32
-complains 2 '--decoder nvjpeg: .*add --device cuda, or use --decoder cpu' "$data/images" --decoder nvjpeg
-complains 2 '--decoder gpu: .*cpu, nvjpeg' "$data/images" --device cuda --decoder gpu
 complains 1 'there is no GPU 9' "$data/images" --device cuda:9 --run "$data/none"
 PLAIT_FOR_TESTS=1 PLAIT_CUDA_DRIVER=/nonexistent complains 1 'no CUDA driver' "$data/images" --device cuda --run "$data/none"
 PLAIT_STANDIN_CUDA=12080 complains 1 '--device cuda: cuModuleLoadData: CUDA_ERROR_.*: the device code is of nvcc' "$data/images" --device cuda \
     --run "$data/none"
 mkdir "$data/broken" && : >"$data/broken/libcudnn.so.9" # not another cuDNN in its place
 LD_LIBRARY_PATH=$data/broken:$LD_LIBRARY_PATH complains 1 "broken/libcudnn.so.9: file too short: pip install" "$data/images" --device cuda --run "$data/none"
-mkdir "$data/no_nvjpeg" && : >"$data/no_nvjpeg/libnvjpeg.so.13" && : >"$data/no_nvjpeg/libnvjpeg.so.12"
-LD_LIBRARY_PATH=$data/no_nvjpeg:$LD_LIBRARY_PATH complains 1 "there is no nvJPEG .*/libnvjpeg.so.1.: file too short: pip install .*, or use --decoder cpu" \
-    "$data/images" --device cuda --decoder nvjpeg --run "$data/none"
-PLAIT_STANDIN_NVJPEG_VERSION=12000 complains 1 'is nvJPEG 12.0.2, and 12.1 or newer is needed: pip install nvidia-nvjpeg, or use --decoder cpu' \
-    "$data/images" --device cuda --decoder nvjpeg --run "$data/none"
-PLAIT_STANDIN_NVJPEG_CREATE=7 complains 1 '--decoder nvjpeg: nvjpegCreateEx of nvJPEG 13.3.2: status 7: ' "$data/images" --device cuda --decoder nvjpeg --run "$data/none"
 [ ! -e "$data/none" ] || fail "a run that cannot begin has left a folder"
