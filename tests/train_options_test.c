@@ -232,6 +232,18 @@ static void an_option_keeps_the_name_that_the_user_wrote(void **state)
     assert_string_equal(options_flag(&o, "warmup"), "--warmup");
 }
 
+static void decoding_threads_that_wait_for_a_gpu_are_twice_the_processors(void **state)
+{
+    struct options o;
+
+    parse(&o, (const char *const[]){ "--device", "cuda", NULL });
+    assert_true(options_settle(&o, 1000, 1, 3));
+    assert_int_equal(o.data_threads, 3);
+    parse(&o, (const char *const[]){ "--device", "cuda", "--decoder", "nvjpeg", NULL });
+    assert_true(options_settle(&o, 1000, 1, 3));
+    assert_int_equal(o.data_threads, 6);
+}
+
 static void a_run_that_goes_on_has_every_option_that_was_kept(void **state)
 {
     static struct note notes[OPTIONS_MOST];
@@ -265,6 +277,7 @@ int main(void)
         cmocka_unit_test(flags_of_torchvision_and_timm_are_known),
         cmocka_unit_test(one_thing_has_the_names_of_the_other_programs),
         cmocka_unit_test(an_option_keeps_the_name_that_the_user_wrote),
+        cmocka_unit_test(decoding_threads_that_wait_for_a_gpu_are_twice_the_processors),
         cmocka_unit_test(a_run_that_goes_on_has_every_option_that_was_kept),
     };
     return cmocka_run_group_tests_name("train_options", tests, NULL, NULL);

@@ -38,8 +38,7 @@ struct lane {
     void *state;   /* nvJPEG's */
     void *pixels;  /* of a whole image */
     size_t room;   /* bytes of them */
-    double *grey;  /* [pixels] of the crop */
-    float *values; /* [pixels][pixels][3] behind it, in one allocation */
+    void *scratch; /* of the crop: its grey, then its values */
     struct lane *next;
 };
 
@@ -164,12 +163,11 @@ static const char *lane_init(struct lane *lane, struct cuda_decoder *d)
     cuda_must_call(plait_cuda.stream_create(&lane->stream, DRIVER_STREAM_NON_BLOCKING, DRIVER_STREAM_FIRST),
                    "cuStreamCreateWithPriority");
     cuda_must_call(plait_cuda.event_create(&lane->done, DRIVER_EVENT_SLEEP | DRIVER_EVENT_NO_TIMING), "cuEventCreate");
-    why = gpu_alloc(&cuda->gpu, scratch(d), (void **)&lane->grey);
+    why = gpu_alloc(&cuda->gpu, scratch(d), &lane->scratch);
     if (why == NULL)
         why = make_room(lane, FIRST_ROOM);
     if (why == NULL)
         why = why_of(d, "nvjpegJpegStateCreate", d->nvjpeg.state_create(d->handle, &lane->state));
-    lane->values = (float *)(void *)(lane->grey + d->pixels);
     return why;
 }
 
@@ -179,7 +177,7 @@ static void lane_finish(struct lane *lane)
     plait_cuda.event_destroy(lane->done);
     plait_cuda.stream_destroy(lane->stream);
     gpu_free(lane->pixels);
-    gpu_free(lane->grey);
+    gpu_free(lane->scratch);
 }
 
 static struct lane *take(struct cuda_decoder *d)
@@ -241,15 +239,17 @@ static const char *decode_whole(struct lane *lane, const void *jpeg, size_t byte
 
 static void crop(const struct lane *lane, uint32_t width, uint32_t height, const struct augmentation *a, void *out)
 {
-    struct train_crop c = { .from = lane->pixels, .to = out, .values = lane->values, .grey = lane->grey };
+    const uint32_t side = lane->decoder->pixels;
+    struct train_crop c = { .from = lane->pixels, .to = out, .grey = lane->scratch };
 
+    c.values = (float *)(void *)(c.grey + side);
     c.x = a->box.x;
     c.y = a->box.y;
     c.box_width = a->box.width;
     c.box_height = a->box.height;
     c.width = width;
     c.height = height;
-    c.side = lane->decoder->pixels;
+    c.side = side;
     c.flip = a->flip;
     c.brightness = a->brightness;
     c.contrast = a->contrast;
