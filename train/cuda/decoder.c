@@ -2,8 +2,9 @@
 /*
  * JPEGs by nvJPEG, for the loader's threads. A thread takes a lane, which is a stream with an image's memory; decodes,
  * crops, and sleeps until the image is there. So whoever has the batch has its images, and the loader's figures of who
- * waits for whom are those of processors. The stream has no other work when nvJPEG gets it: its decoder in hardware
- * does not wait for work before. The file's bytes are there until the image is, whatever nvJPEG does with them.
+ * waits for whom are those of processors. The stream has no other work when nvJPEG gets it, since its decoder in
+ * hardware was seen not to wait for what is before it. The file's bytes are there until the image is, whatever nvJPEG
+ * does with them.
  *
  * nvjpegDecode() takes what decodes an image best: the GPU's decoder, or Huffman codes by this thread and the rest by
  * kernels. What it refuses, image_decode_on() gives to the processor.
