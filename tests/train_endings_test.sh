@@ -133,16 +133,29 @@ complains 2 '--algorithm nonsense: .*nonsense' "$data/images" --ranks 2 --algori
 [ "$(grep -c nonsense "$data/out")" = 1 ] || fail "all ranks say the same: $(cat "$data/out")"
 
 # Ranks that a launcher has started, here torchrun's variables: what one of them lacks, or sees otherwise, all know.
-"$train" make-data "$data/others" --train-images 48 --val-images 21 --pixels 24 >/dev/null || fail "make-data"
-for other in nowhere others; do
-    torch=(env WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$((RANDOM % 9000 + 20000)))
-    "${torch[@]}" RANK=1 LOCAL_RANK=1 "$train" "$data/$other" --run "$data/other" >"$data/other1.out" 2>&1 &
-    "${torch[@]}" RANK=0 LOCAL_RANK=0 "$train" "$data/images" --run "$data/other" >"$data/other.out" 2>&1
-    [ $? -eq 1 ] || fail "$other: $(tail -3 "$data/other.out")"
+others() { # STATUS WORDS OPTIONS: rank 1 has these
+    local status=$1 words=$2 torch=(env WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$((RANDOM % 9000 + 20000)))
+    shift 2
+    "${torch[@]}" RANK=1 LOCAL_RANK=1 "$train" "$@" >"$data/other1.out" 2>&1 &
+    "${torch[@]}" RANK=0 LOCAL_RANK=0 "$train" "$data/images" --steps 1 --run "$data/other" >"$data/other.out" 2>&1
+    [ $? -eq "$status" ] || fail "$*: $(tail -3 "$data/other.out")"
     wait $!
-    [ $? -eq 1 ] || fail "$other, rank 1: $(tail -3 "$data/other1.out")"
-    grep -q 'rank 1.*nowhere.*No such file\|rank 1 sees other files than rank 0: 48' "$data/other.out" || fail "$other: $(cat "$data/other.out")"
-done
+    [ $? -eq "$status" ] || fail "$*, rank 1: $(tail -3 "$data/other1.out")"
+    grep -q -e "$words" "$data/other.out" && [ ! -s "$data/other1.out" ] || fail "$*: $(cat "$data/other.out" "$data/other1.out")"
+}
+"$train" make-data "$data/others" --train-images 48 --val-images 21 --pixels 24 >/dev/null || fail "make-data"
+"$train" make-data "$data/drawn" --train-images 64 --val-images 21 --pixels 24 --seed 2 >/dev/null || fail "make-data"
+cp -r "$data/images" "$data/named"
+for half in train val; do mv "$data/named/$half/$(ls "$data/images/train" | head -1)" "$data/named/$half/0"; done
+others 1 'rank 1: .*nowhere.*No such file' "$data/nowhere" --steps 1
+others 1 'rank 1 sees other files than rank 0: 48 images and 64; all ranks need the same tree' "$data/others" --steps 1
+others 1 'rank 1 sees other files than rank 0: 64 images and 64, of other names;' "$data/named" --steps 1
+others 1 'rank 1 sees other files than rank 0: 64 images and 64, of other sizes;' "$data/drawn" --steps 1
+others 2 '^plait-train: --steps: 1 on rank 0, not given on rank 1; give all ranks the same options$' "$data/images"
+others 2 '^plait-train: --lr: not given on rank 0, 0.2 on rank 1; give' "$data/images" --steps 1 --lr 0.2
+cp -r "$data/images" "$data/copy"
+others 0 'trained 1 step' "$data/copy" --steps 1 -j 1 --threads 1 --queue 2 --run "$data/unused"
+rm -r "$data/other"
 
 # A loss that is not finite on one rank ends all with the same status and one line, whoever steps together with whom.
 wild=(--steps 60 --rate 1000 --warmup 0 --weight-decay 1)

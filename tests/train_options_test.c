@@ -92,6 +92,42 @@ static const struct {
     { "evaluate-every", "5" },
 };
 
+/* Ranks that train together may have other values. */
+static const struct {
+    const char *name, *why;
+} own_options[] = {
+    { "data-path", "the same images in another place" },
+    { "data-threads", "the same bits for any number" },
+    { "queue", "how far ahead" },
+    { "amp", "another name of --precision bf16, which is compared" },
+    { "threads", "hosts have more or less processors" },
+    { "lr-warmup-method", "linear alone" },
+    { "ranks", "compared with the launcher's" },
+    { "run", "rank 0's" },
+    { "keep", "files" },
+    { "plot", "rank 0's" },
+    { "help", "another thing to do" },
+    { "version", "another thing to do" },
+};
+
+static bool is_own(const char *name)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof own_options / sizeof *own_options; i++)
+        found |= strcmp(own_options[i].name, name) == 0;
+    return found;
+}
+
+/* What ranks compare; false: it is each rank's own. */
+static bool alike_of(const struct options *o, const char *name, struct note *out)
+{
+    for (uint32_t k = 0; options_alike(o, k, out); k++)
+        if (strcmp(out->name, name) == 0)
+            return true;
+    return false;
+}
+
 static bool is_free(const char *name)
 {
     bool found = false;
@@ -167,6 +203,51 @@ static void every_option_is_kept_by_a_checkpoint_or_listed_as_free(void **state)
     }
     assert_int_equal(nfree, sizeof free_options / sizeof *free_options);
     assert_int_equal(nkept, sizeof kept_options / sizeof *kept_options);
+}
+
+static void every_option_is_compared_between_ranks_or_listed_as_a_ranks_own(void **state)
+{
+    static char names[OPTIONS_MOST][32];
+    const size_t n = names_of_help(names);
+    struct options o;
+    struct note note;
+    size_t nown = 0;
+
+    parse(&o, (const char *const[]){ NULL });
+    for (size_t i = 0; i < n; i++) {
+        if (alike_of(&o, names[i], &note) == is_own(names[i]))
+            fail_msg("--%s is %s", names[i], is_own(names[i]) ? "compared and listed" : "neither compared nor listed");
+        nown += is_own(names[i]);
+    }
+    assert_int_equal(nown, sizeof own_options / sizeof *own_options);
+}
+
+static bool differ(const char *name, const char *const *words, const char *const *other)
+{
+    struct options o;
+    struct note a, b;
+
+    parse(&o, words);
+    assert_true(alike_of(&o, name, &a));
+    parse(&o, other);
+    assert_true(alike_of(&o, name, &b));
+    return strcmp(a.value, b.value) != 0;
+}
+
+static void ranks_see_options_of_others_that_differ(void **state)
+{
+    const char *const none[] = { NULL }, *const goes_on[] = { "--resume", "here", NULL };
+
+    assert_true(differ("rate", (const char *const[]){ "--lr", "0.3", NULL }, none));
+    assert_true(differ("precision", (const char *const[]){ "--amp", NULL }, none));
+    assert_true(differ("device", (const char *const[]){ "--device", "cuda", NULL }, none));
+    assert_true(differ("model", (const char *const[]){ "--model", "resnet18", NULL }, none));
+    assert_true(differ("resume", goes_on, none));
+    assert_true(differ("momentum", (const char *const[]){ "--resume", "here", "--momentum", "0.9", NULL }, goes_on));
+    assert_false(differ("momentum", (const char *const[]){ "--momentum", "0.9", NULL }, none));
+    assert_false(differ("resume", (const char *const[]){ "--resume", "there", NULL }, goes_on));
+    assert_false(differ("device", (const char *const[]){ "--device", "cuda:1", NULL },
+                        (const char *const[]){ "--device", "cuda", NULL }));
 }
 
 static void flags_of_torchvision_and_timm_are_known(void **state)
@@ -274,6 +355,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_option_is_kept_by_a_checkpoint_or_listed_as_free),
+        cmocka_unit_test(every_option_is_compared_between_ranks_or_listed_as_a_ranks_own),
+        cmocka_unit_test(ranks_see_options_of_others_that_differ),
         cmocka_unit_test(flags_of_torchvision_and_timm_are_known),
         cmocka_unit_test(one_thing_has_the_names_of_the_other_programs),
         cmocka_unit_test(an_option_keeps_the_name_that_the_user_wrote),

@@ -266,21 +266,48 @@ uint64_t dataset_hash(const struct dataset *d)
     return hash;
 }
 
+struct sight { /* of a rank */
+    uint64_t count, names, sizes;
+};
+enum { SIZED = 64 }; /* files of which the sizes are compared: asking for all takes long on a network's file system */
+
+static struct sight look(const struct dataset *d)
+{
+    struct sight s = { d->nsample, dataset_hash(d), 0 };
+    const uint64_t each = (d->nsample + SIZED - 1) / SIZED;
+    struct stat file;
+
+    for (uint32_t k = 0; k < d->nclass; k++)
+        for (const char *p = dataset_class(d, k); *p != '\0'; p++)
+            s.names = random_stream(s.names, (unsigned char)*p, k);
+    for (uint64_t i = 0; i < d->nsample; i += each)
+        s.sizes = random_stream(s.sizes, stat(dataset_path(d, i), &file) == 0 ? (uint64_t)file.st_size : 0, i);
+    return s;
+}
+
+static bool is_same(const struct sight *a, const struct sight *b)
+{
+    return a->count == b->count && a->names == b->names && a->sizes == b->sizes;
+}
+
 bool dataset_same_on_all(const struct dataset *d, struct plait_comm *comm)
 {
-    const uint64_t own[2] = { dataset_hash(d), d->nsample };
+    const struct sight own = look(d);
     const uint32_t nrank = plait_comm_nrank(comm);
-    uint64_t(*all)[2] = allocate(nrank, sizeof *all);
-    uint32_t other = 0;
+    struct sight *all = allocate(nrank, sizeof *all), *other = all;
 
-    must(plait_allgather(comm, own, all, 2, PLAIT_UINT64, NULL), "the files of all ranks");
-    while (other < nrank && memcmp(all[other], all[0], sizeof own) == 0)
+    must(plait_allgather(comm, &own, all, sizeof own / sizeof(uint64_t), PLAIT_UINT64, NULL), "the files of all ranks");
+    while (other < all + nrank && is_same(other, all))
         other++;
-    if (other < nrank)
-        complain("rank %u sees other files than rank 0: %llu images and %llu; all ranks need the same tree", other,
-                 (unsigned long long)all[other][1], (unsigned long long)all[0][1]);
+    const uint32_t rank = (uint32_t)(other - all);
+    if (rank < nrank)
+        complain("rank %u sees other files than rank 0: %llu images and %llu%s; all ranks need the same tree", rank,
+                 (unsigned long long)other->count, (unsigned long long)all->count,
+                 other->count != all->count   ? ""
+                 : other->names != all->names ? ", of other names"
+                                              : ", of other sizes");
     free(all);
-    return other == nrank;
+    return rank == nrank;
 }
 
 bool dataset_same_classes(const struct dataset *a, const struct dataset *b)

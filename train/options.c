@@ -132,6 +132,12 @@ static bool parse_device(struct options *o, const char *flag, const char *value)
     return true;
 }
 
+/* Its number is each rank's own. */
+static bool print_device(const struct options *o, char *out, size_t room)
+{
+    return snprintf(out, room, o->cuda ? "cuda" : "cpu") > 0;
+}
+
 const char *options_precision(const struct options *o)
 {
     return o->precision == PRECISION_BF16 ? "bf16" : o->precision == PRECISION_FP16 ? "fp16" : "fp32";
@@ -205,7 +211,7 @@ static const struct choice polishes[] = { { "weights", POLISH_WEIGHTS }, { "stat
 
 static const struct row rows[] = {
     GROUP("Data"),
-    ROW(OPTION_IN(TEXT, "data-path", "FOLDER", data, "the same as the argument DATA", .also = "data-dir")),
+    ROW(OPTION_IN(TEXT, "data-path", "FOLDER", data, "the same as the argument DATA", .also = "data-dir"), .own = true),
     ROW(OPTION_IN(NUMBER, "pixels", "N", pixels, "side of an image (chosen: 224; few images: 32)",
                   .also = "train-crop-size img-size", .least = 16, .most = 1024),
         .kept = KEPT),
@@ -221,9 +227,10 @@ static const struct row rows[] = {
            "a file that cannot be decoded: skip it with a message, or fatal (skip); a missing file is always fatal",
            .kept = HELD),
     ROW(OPTION_IN(NUMBER, "data-threads", "N", data_threads, "decoding threads of each rank (chosen)", .letter = 'j',
-                  .also = "workers", .least = 1, .most = 256)),
+                  .also = "workers", .least = 1, .most = 256),
+         .own = true),
     CHOSEN("decoder", decoder, decoders, "what decodes JPEGs: cpu, or with --device cuda nvjpeg, the GPU (cpu)"),
-    NUMBERED("queue", queue, 1, 1024, "micro-batches decoded ahead (4)"),
+    NUMBERED("queue", queue, 1, 1024, "micro-batches decoded ahead (4)", .own = true),
 
     GROUP("Model"),
     OWN("model", "NAME", parse_model,
@@ -231,7 +238,7 @@ static const struct row rows[] = {
         .print = print_model, .kept = FIXED),
     CHOSEN("precision", precision, precisions,
            "type of activations and weights in a pass: fp32, bf16, or on a GPU fp16 (fp32)", .kept = KEPT),
-    SWITCHED("amp", amp, "the same as --precision bf16"),
+    SWITCHED("amp", amp, "the same as --precision bf16", .own = true),
     ROW(OPTION_IN(SWITCH, "sync-batch-norm", NULL, sync_norm,
                   "batch norm over the images of all ranks (off: of each rank)", .also = "sync-bn"),
         .kept = KEPT),
@@ -240,12 +247,13 @@ static const struct row rows[] = {
     NUMBERED("micro", micro, 1, 65536, "images in one pass of a rank (chosen: at most 64, on a GPU 256)",
              .kept = PLACED),
     OWN("device", "WHICH", parse_device,
-        "cpu, cuda, or cuda:N, the GPU of that number; cuda spreads the ranks of a machine over its GPUs (cpu)"),
+        "cpu, cuda, or cuda:N, the GPU of that number; cuda spreads the ranks of a machine over its GPUs (cpu)",
+        .print = print_device),
     SWITCHED("tf32", tf32, "fp32 convolutions and products round their operands to TF32 (off)", .need = &on_gpu),
     SWITCHED("nondeterministic", nondeterministic,
              "allow algorithms whose sums differ in the last bits from run to run (off)", .need = &on_gpu),
     NUMBERED("threads", threads, 1, 1024, "computing threads of each rank (chosen: all processors)", .kept = PLACED,
-             .need = &many_threads),
+             .need = &many_threads, .own = true),
 
     GROUP("Training"),
     NUMBERED("epochs", epochs, 1, 100000, "number of epochs (chosen: 90; few images: 30)", .kept = KEPT),
@@ -261,7 +269,7 @@ static const struct row rows[] = {
     ROW(OPTION_IN(REAL, "warmup", "X", warmup, "epochs in which the rate rises from 0 (chosen)",
                   .also = "lr-warmup-epochs warmup-epochs", .least = 0, .most = 1000),
         .kept = KEPT),
-    OWN("lr-warmup-method", "linear", parse_warmup_method, "accepted: the rate rises linearly"),
+    OWN("lr-warmup-method", "linear", parse_warmup_method, "accepted: the rate rises linearly", .own = true),
     ROW(OPTION_IN(CHOICE, "decay", "WHICH", decay,
                   "decay of the rate: polynomial, cosine, steps or none "
                   "(cosine; with --step-epochs or --gamma: steps)",
@@ -315,25 +323,27 @@ static const struct row rows[] = {
              .kept = KEPT, .need = &served),
     NUMBERED("ranks", ranks, 1, 4096,
              "ranks to start on this machine (1; --resume: as before); not under mpirun, torchrun or Slurm, which "
-             "start them"),
+             "start them",
+             .own = true),
 
     GROUP("The run"),
     ROW(OPTION_IN(TEXT, "run", "FOLDER", run, "folder for checkpoints and log.jsonl (chosen: run-1, run-2, ...)",
-                  .also = "output-dir output")),
+                  .also = "output-dir output"),
+        .own = true),
     TEXTS("resume", "FOLDER", resume, "resume the run in this folder"),
     ROW(OPTION_IN(TEXT, "weights", "FILE", weights,
                   "start from the weights of a safetensors file, of plait-train or torchvision",
                   .also = "initial-checkpoint")),
     SWITCHED("new-classifier", new_classifier,
              "--weights: do not load the classifier, to train for other classes (off)", .need = &weights),
-    NUMBERED("keep", keep, 1, 1000, "keep the last N checkpoints, and the best (2)"),
+    NUMBERED("keep", keep, 1, 1000, "keep the last N checkpoints, and the best (2)", .own = true),
     NUMBERED("save-every", save_every, 0, 1e15, "save every N steps; 0: after each epoch (0)"),
     NUMBERED("evaluate-every", evaluate_every, 0, 1e6, "evaluate every N epochs; 0: only at the end (1)", .kept = HELD),
     NUMBERED("log-every", log_every, 1, 1e9, "log every N steps to log.jsonl (10)"),
     ROW(OPTION_IN(NUMBER, "print-every", "N", print_every,
                   "print progress every N steps (chosen: on a terminal ten times a second, else every 10 s)",
                   .also = "print-freq log-interval", .least = 1, .most = 1e9)),
-    TEXTS("plot", "FILE", plot, "plot the run at the end; .svg"),
+    TEXTS("plot", "FILE", plot, "plot the run at the end; .svg", .own = true),
     TEXTS("trace", "FILE", trace, "trace the first steps, for ui.perfetto.dev", .need = &synchronous),
     ROW(OPTION_IN(SWITCH, "evaluate-only", NULL, evaluate_only,
                   "evaluate the weights of --weights or --resume, and exit", .also = "test-only"),
@@ -469,6 +479,32 @@ bool options_parse(int argc, char **argv, struct options *out)
         (out->given[option_of(&table, "step-epochs")].yes || out->given[option_of(&table, "gamma")].yes))
         out->decay = PLAIT_DECAY_STEPS;
     return take_paths(out) && (out->resume != NULL || options_needed(out)) && options_check(out);
+}
+
+/* ---- of all ranks ------------------------------------------------------------------------------ */
+
+static const struct row *alike_row(uint32_t k)
+{
+    for (size_t i = 0; i < NROW; i++)
+        if (!rows[i].own && rows[i].option.kind != OPTION_TITLE && rows[i].option.kind != OPTION_HELP && k-- == 0)
+            return &rows[i];
+    return NULL;
+}
+
+bool options_alike(const struct options *o, uint32_t k, struct note *out)
+{
+    const struct row *r = alike_row(k);
+
+    *out = (struct note){ 0 };
+    if (r == NULL)
+        return false;
+    snprintf(out->name, sizeof out->name, "%s", r->option.name);
+    if ((o->resume != NULL && r->kept != FREE && !o->given[r - rows].yes) ||
+        !row_print(r, o, out->value, sizeof out->value))
+        out->value[0] = '\0';
+    else if (r->option.kind == OPTION_TEXT)
+        snprintf(out->value, sizeof out->value, "given");
+    return true;
 }
 
 /* ---- of a run that goes on --------------------------------------------------------------------- */

@@ -102,6 +102,13 @@ bool options_check(const struct options *o);
 bool options_kept(const struct options *o, uint32_t k, struct note *out);
 
 /**
+ * The k-th option that all ranks must be given alike, and its value as text; "" where it is not given and the
+ * checkpoint has it or it is chosen. A file is "given": it may have another name on each host. Returns false when there
+ * are only k.
+ */
+bool options_alike(const struct options *o, uint32_t k, struct note *out);
+
+/**
  * Take the options of a run's checkpoint, except those given here. Returns false after a message when one does not fit
  * the run's state.
  *

@@ -13,6 +13,7 @@
  *     evaluate.c     accuracy over all ranks, exact
  *     state.c        a run to a checkpoint, and back
  *     recall.c       the options of a run that is resumed
+ *     alike.c        whether all ranks have the same options
  *     progress.c     the progress line, log.jsonl
  *     dry_run.c      --dry-run
  *     plot.c         curves of runs

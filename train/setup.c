@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "agree.h"
+#include "alike.h"
 #include "base/clock.h"
 #include "ending.h"
 #include "message.h"
@@ -408,6 +409,7 @@ struct run *run_create(struct options *o, struct plait_comm *all)
 {
     struct run *r = allocate(1, sizeof *r);
 
+    alike(o, all);
     r->seat = processors_of_rank(all); /* collective: servers take part */
     r->o = o;
     recall(o, all, &r->recalled);
