@@ -40,9 +40,11 @@ paste <(numbers loss gpu | awk '{ sum += $1 } END { print sum / NR }') <(numbers
     awk '{ d = $1 - $2; exit !(d < 1e-4 && d > -1e-4) }' || fail "seldom: the loss $(numbers loss seldom)"
 
 # A checkpoint goes on with the bits of a run that was not stopped, and on the other device.
-on_gpu part $few --payload fp32 --steps 2
-run part --device cuda --resume "$data/part" $few --steps 3 --log-every 1 || fail "$(tail -3 "$data/part.out")"
+# So does the loss scale, which now may change: not dynamic's first one, 65536.
+on_gpu part $few --payload fp32 --steps 2 --loss-scale 1024
+run part --device cuda --resume "$data/part" $few --steps 3 --log-every 1 --loss-scale dynamic || fail "$(tail -3 "$data/part.out")"
 same part gpu
+[ "$(numbers scale part | tail -1)" = 1024.0 ] || fail "part goes on with the loss scale $(numbers scale part | tail -1)"
 run gpu --resume "$data/gpu" $few --steps 4 --log-every 1 || fail "to the processor: $(tail -3 "$data/gpu.out")"
 run cpu --device cuda --resume "$data/cpu" $few --steps 4 --log-every 1 || fail "to the GPU: $(tail -3 "$data/cpu.out")"
 follows gpu cpu 1e-2
