@@ -16,7 +16,8 @@
  * stream all is done before what it does now: by waiting for an event or for a value that was written; and by what the
  * host knew when it queued the operation, having waited for it. All threads of all processes are one host in this: what
  * one of them has waited for all know, as the stand-in cannot see how they tell each other. An access that does not know
- * of an earlier one to the same bytes, where one of the two writes, is a race, and both are named.
+ * of an earlier one to the same bytes, where one of the two writes, is a race, and both are named. The host's own writes
+ * are seen where a copy reads them: in pinned memory (standin_pinned.c).
  *
  * Environment:
  *   PLAIT_STANDIN_WORLD    a file of the test's for its processes to share; else each process has a world of its own
@@ -185,6 +186,8 @@ struct op {
     struct clock *host; /* known when it was queued */
     uint64_t turn;      /* in the stream's hardware queue */
     bool joined;        /* put by the same call as the operation before */
+    uint64_t hash;      /* of the pinned memory that a copy reads */
+    uint64_t writes;    /* standin_pinned.c; 0: not hashed */
 };
 
 struct capture;
@@ -251,6 +254,15 @@ int capture_await(struct stream *stream, struct capture *capture, uint32_t point
 int capture_unsafe(void);                 /* may this call be made now? */
 int capture_spoil(struct stream *stream); /* a call that a capture does not survive, if there is one */
 int capture_spoil_all(void);              /* the same of all captures of the process */
+
+/* ---- Pinned memory that copies read (standin_pinned.c) -------------------------------------------------------- */
+
+void pinned_called(struct op *op);                  /* a copy, that is put on a stream now */
+void pinned_pending(const struct op *op, int more); /* an operation is queued: 1, or done: -1 */
+void pinned_written(void);                          /* by an operation */
+void pinned_runs(const struct stream *stream, const struct op *op);
+void pinned_known(const struct clock *clock); /* the host is about to know this. With the world locked */
+void pinned_freed(uint64_t start, uint64_t bytes);
 
 /* ---- Operations of libraries (standin_library.c) ------------------------------------------------------------- */
 

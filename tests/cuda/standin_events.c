@@ -245,10 +245,13 @@ EXPORT int cuMemcpyAsync(cu_address to, cu_address from, size_t bytes, void *str
 
     if (status != CU_OK)
         return status;
+    struct op op = copy_of(to, from, bytes);
+    if (s->capture == NULL)
+        pinned_called(&op);
     if (!waits_for_its_stream(s, to, from, bytes))
-        return stream_put(s, copy_of(to, from, bytes));
+        return stream_put(s, op);
     driver_lock();
-    put_and_wait_on(s, copy_of(to, from, bytes));
+    put_and_wait_on(s, op);
     driver_unlock();
     return CU_OK;
 }

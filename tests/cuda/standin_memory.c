@@ -152,6 +152,8 @@ void touch(const struct stream *s, uint64_t address, uint64_t bytes, enum access
             (unsigned long long)address, (unsigned long long)(address + bytes - m.start - m.bytes));
     if (!host)
         check_reach(s, &m, what);
+    if (m.kind == PINNED_MEMORY && (access == WRITE || access == SIGNAL))
+        pinned_written();
     world_lock();
     if (allocation_at(m.allocation)->id != m.id)
         die("%s on stream %d (process %d) accesses %llu bytes at %#llx, byte %llu of %llu of allocation %llu, which "
@@ -213,6 +215,7 @@ static int drop(uint64_t address, enum kind kind, enum kind or)
     allocation_free(m.allocation);
     world_unlock();
     forget(address);
+    pinned_freed(address, m.bytes);
     if (m.kind != REGISTERED_MEMORY) {
         munmap((void *)(uintptr_t)address, round_up(m.bytes));
         close(fd);

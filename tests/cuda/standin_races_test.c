@@ -194,6 +194,80 @@ static void wrong_accesses_are_noticed(void **state)
     expect_death(before_init, "", "");
 }
 
+/* ---- Pinned memory that the host writes --------------------------------------------------------------------- */
+
+static uint32_t *pinned(void)
+{
+    void *memory;
+
+    ok(cuMemHostAlloc(&memory, N * 4, 0));
+    memset(memory, 0, N * 4);
+    return memory;
+}
+
+static void written_too_early(void)
+{
+    const struct place p = start();
+    uint32_t *host = pinned();
+
+    ok(cuMemcpyAsync(p.a, (uintptr_t)host, N * 4, p.streams[0]));
+    ok(cuEventRecord(p.event, p.streams[0]));
+    host[N - 1] = 1;
+    ok(cuEventSynchronize(p.event));
+}
+
+/* Another copy of it has been waited for. */
+static void written_before_the_last_copy(void)
+{
+    const struct place p = start();
+    uint32_t *host = pinned();
+
+    ok(cuMemcpyAsync(p.a, (uintptr_t)host, N * 4, p.streams[0]));
+    ok(cuMemcpyAsync(p.b, (uintptr_t)host, N * 4, p.streams[1]));
+    ok(cuStreamSynchronize(p.streams[0]));
+    host[0] = 1;
+    ok(cuStreamSynchronize(p.streams[1]));
+}
+
+static uint32_t *written;
+
+static void write_it(void *context)
+{
+    (void)context;
+    written[0]++;
+}
+
+/* By the host when it has waited, by a host function, by another copy. */
+static void written_in_order(void)
+{
+    const struct place p = start();
+
+    written = pinned();
+    for (int k = 0; k < 20; k++) {
+        ok(cuMemcpyAsync(p.a, (uintptr_t)written, N * 4, p.streams[0]));
+        ok(cuLaunchHostFunc(p.streams[0], write_it, NULL));
+        ok(cuMemcpyAsync(p.a, (uintptr_t)written, N * 4, p.streams[0]));
+        ok(cuStreamSynchronize(p.streams[0]));
+        written[0]++;
+        ok(cuMemsetD32Async(p.b, 0, N, p.streams[0]));
+        ok(cuMemcpyAsync((uintptr_t)written, p.b, N * 4, p.streams[0]));
+        ok(cuMemcpyAsync(p.a, (uintptr_t)written, N * 4, p.streams[0]));
+        ok(cuStreamSynchronize(p.streams[0]));
+        written[1]++;
+    }
+    ok(cuMemcpyAsync(p.a, (uintptr_t)written, N * 4, p.streams[0]));
+    ok(cuMemFreeHost(written));
+    ok(cuStreamSynchronize(p.streams[0]));
+}
+
+static void writes_of_the_host_to_what_a_copy_reads_are_noticed(void **state)
+{
+    (void)state;
+    expect_death(written_too_early, "pinned memory", "not waited for the copy");
+    expect_death(written_before_the_last_copy, "pinned memory", "not waited for the copy");
+    expect_life(written_in_order);
+}
+
 /* ---- Several processes ------------------------------------------------------------------------------------- */
 
 struct between { /* two processes */
@@ -454,6 +528,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(allocations_beside_each_other_are_not_one),
         cmocka_unit_test(races_are_noticed_and_both_sides_named),
         cmocka_unit_test(wrong_accesses_are_noticed),
+        cmocka_unit_test(writes_of_the_host_to_what_a_copy_reads_are_noticed),
         cmocka_unit_test(processes_share_memory_values_and_clocks),
         cmocka_unit_test(a_race_between_processes_is_noticed),
         cmocka_unit_test(a_killed_process_is_no_race),

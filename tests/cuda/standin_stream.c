@@ -78,6 +78,7 @@ void record_drop(struct record *record)
 static void learn(const struct clock *clock)
 {
     world_lock();
+    pinned_known(clock);
     clock_join(host_clock(), clock);
     world_unlock();
 }
@@ -220,9 +221,7 @@ static pthread_mutex_t calling = PTHREAD_MUTEX_INITIALIZER;
 static void do_call(const struct stream *s, const struct op *op)
 {
     pthread_mutex_lock(&calling);
-    world_lock();
-    clock_join(host_clock(), actor_clock(s->actor));
-    world_unlock();
+    learn(actor_clock(s->actor));
     memory_allow(false);
     op->call(op->context);
     memory_allow(true);
@@ -267,6 +266,7 @@ static void perform(const struct stream *s, const struct op *op)
 {
     switch (op->what) {
     case DO_COPY:
+        pinned_runs(s, op);
         memmove((void *)(uintptr_t)op->to, (const void *)(uintptr_t)op->from, op->bytes);
         return;
     case DO_SET:
@@ -341,6 +341,7 @@ static void *stream_run(void *argument)
         announce(s, op);
         perform(s, op);
         hardware_done(s->hardware);
+        pinned_pending(op, -1);
         op_free(op);
         process_lock();
         s->done++;
@@ -373,6 +374,7 @@ static void queue(struct stream *s, struct op op, const struct clock *host)
     *copy = op;
     copy->next = NULL;
     copy->turn = hardware_put(s->hardware);
+    pinned_pending(copy, 1);
     *s->last = copy;
     s->last = &copy->next;
     s->queued++;

@@ -402,6 +402,8 @@ void value_seen(uint32_t allocation, uint64_t at, uint64_t value, int actor, boo
             clock = &write->clock;
             hands = write->hands + (write->pid != getpid());
         }
+    if (actor < 0)
+        pinned_known(clock);
     clock_join(actor < 0 ? &world->host : &world->actors[actor], clock);
     if (actor >= 0)
         hands_join(actor, hands);
