@@ -154,6 +154,7 @@ const char *options_precision(const struct options *o)
 
 NEED(in_memory, "with --in-memory", o->in_memory)
 NEED(on_gpu, "with --device cuda", o->cuda)
+NEED(in_fp32_on_gpu, "with --device cuda and --precision fp32", o->cuda && o->precision == PRECISION_FP32)
 NEED(synchronous, "without --elastic", o->elastic < 0)
 NEED(elastic, "with --elastic", o->elastic >= 0)
 NEED(served, "with --elastic original, async, async-momentum or hogwild, which have servers",
@@ -249,7 +250,8 @@ static const struct row rows[] = {
     OWN("device", "WHICH", parse_device,
         "cpu, cuda, or cuda:N, the GPU of that number; cuda spreads the ranks of a machine over its GPUs (cpu)",
         .print = print_device),
-    SWITCHED("tf32", tf32, "fp32 convolutions and products round their operands to TF32 (off)", .need = &on_gpu),
+    SWITCHED("tf32", tf32, "fp32 convolutions and products round their operands to TF32 (off)",
+             .need = &in_fp32_on_gpu),
     SWITCHED("nondeterministic", nondeterministic,
              "allow algorithms whose sums differ in the last bits from run to run (off)", .need = &on_gpu),
     NUMBERED("threads", threads, 1, 1024, "computing threads of each rank (chosen: all processors)", .kept = PLACED,

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { OLDEST_TF32 = 80 };
+
 void cuda_must(const char *why)
 {
     if (why != NULL)
@@ -149,6 +151,15 @@ static void load_kernels(struct cuda *cuda)
         find_kernel(cuda, (enum train_kernel)k);
 }
 
+static void check_tf32(const struct cuda *cuda)
+{
+    const int c = cuda->gpu.capability;
+
+    if (cuda->options.tf32 && c < OLDEST_TF32)
+        cuda_must(plait_cuda_say("GPU %d (%s) has compute capability %d.%d, and TF32 needs 8.0: leave --tf32 out",
+                                 cuda->gpu.number, cuda->gpu.name, c / 10, c % 10));
+}
+
 static struct device *cuda_create(const struct device_options *options)
 {
     struct cuda *cuda = allocate(1, sizeof *cuda);
@@ -156,6 +167,7 @@ static struct device *cuda_create(const struct device_options *options)
     cuda->options = *options;
     cuda->type = cuda_type(options->precision);
     cuda_must(gpu_open(options->number, options->precision, &cuda->gpu));
+    check_tf32(cuda);
     cuda->device.kind = &device_cuda;
     cuda->device.stream = cuda->gpu.stream;
     load_kernels(cuda);

@@ -303,6 +303,39 @@ static void inputs_are_rounded_to_tf32_only_on_request(void **state)
     place_close(&p);
 }
 
+/* DST of an operation of the device on one number, with 1 as its weight. */
+static float run_on(struct device *d, struct device_op *op, float src)
+{
+    const float one = 1;
+    float dst = 0;
+    void *at[NARG] = { NULL }, *scratch = d->kind->alloc(d, d->scratch);
+
+    at[ARG_SRC] = d->kind->alloc(d, sizeof src);
+    at[ARG_WEIGHTS] = d->kind->alloc(d, sizeof one);
+    at[ARG_DST] = d->kind->alloc(d, sizeof dst);
+    d->kind->copy_in(d, at[ARG_SRC], &src, sizeof src);
+    d->kind->copy_in(d, at[ARG_WEIGHTS], &one, sizeof one);
+    d->kind->run(op, at, scratch);
+    d->kind->copy_out(d, &dst, at[ARG_DST], sizeof dst);
+    return dst;
+}
+
+static void a_device_rounds_to_tf32_only_on_request(void **state)
+{
+    const struct device_convolution shape = { 1, 1, 1, 1, 1, 1, 1, 0, false };
+    const struct device_product product = { .rows = 1, .inner = 1, .columns = 1 };
+    const float fine = 1 + 0x1p-12f;
+
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        struct device *d =
+            device_cuda.create(&(struct device_options){ .precision = PRECISION_FP32, .tf32 = tf32 != 0 });
+        const float expected = tf32 != 0 ? 1 : fine;
+        assert_true(run_on(d, d->kind->convolution(d, &shape), fine) == expected);
+        assert_true(run_on(d, d->kind->product(d, &product), fine) == expected);
+        d->kind->destroy(d);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +343,7 @@ int main(void)
         cmocka_unit_test(convolutions_of_other_networks_are_those_of_the_reference),
         cmocka_unit_test(products_of_all_forms_are_those_of_plain_loops),
         cmocka_unit_test(inputs_are_rounded_to_tf32_only_on_request),
+        cmocka_unit_test(a_device_rounds_to_tf32_only_on_request),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
