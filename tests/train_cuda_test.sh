@@ -42,10 +42,12 @@ paste <(numbers loss gpu | awk '{ sum += $1 } END { print sum / NR }') <(numbers
 # A checkpoint goes on with the bits of a run that was not stopped, and on the other device.
 # So does the loss scale, which now may change: not dynamic's first one, 65536.
 on_gpu part $few --payload fp32 --steps 2 --loss-scale 1024
-run part --device cuda --resume "$data/part" $few --steps 3 --log-every 1 --loss-scale dynamic || fail "$(tail -3 "$data/part.out")"
+run part --resume "$data/part" $few --steps 3 --log-every 1 --loss-scale dynamic || fail "$(tail -3 "$data/part.out")"
 same part gpu
+[ "$(grep -c 'note: --resume .*part: it was trained with --device cuda, and goes on so; --device cpu' "$data/part.out")" = 1 ] &&
+    grep -q '^GPU 0 ' "$data/part.out" || fail "part goes on elsewhere: $(head -5 "$data/part.out")"
 [ "$(numbers scale part | tail -1)" = 1024.0 ] || fail "part goes on with the loss scale $(numbers scale part | tail -1)"
-run gpu --resume "$data/gpu" $few --steps 4 --log-every 1 || fail "to the processor: $(tail -3 "$data/gpu.out")"
+run gpu --device cpu --resume "$data/gpu" $few --steps 4 --log-every 1 || fail "to the processor: $(tail -3 "$data/gpu.out")"
 run cpu --device cuda --resume "$data/cpu" $few --steps 4 --log-every 1 || fail "to the GPU: $(tail -3 "$data/cpu.out")"
 follows gpu cpu 1e-2
 run tested --device cuda --evaluate-only --resume "$data/gpu" --batch 8 || fail "$(tail -3 "$data/tested.out")"
@@ -56,7 +58,7 @@ run tested_cpu --evaluate-only --resume "$data/gpu" --batch 8 || fail "$(tail -3
 on_cpu lines_cpu --pixels 16 --batch 8 --steps 3 --log-every 4
 run lines_cpu --resume "$data/lines_cpu" --batch 8 --steps 8 --log-every 4 || fail "$(tail -3 "$data/lines_cpu.out")"
 run lines --device cuda --pixels 16 --batch 8 --steps 3 --log-every 4 --run "$data/lines" || fail "$(tail -3 "$data/lines.out")"
-run lines --device cuda --resume "$data/lines" --batch 8 --steps 8 --log-every 4 || fail "$(tail -3 "$data/lines.out")"
+run lines --resume "$data/lines" --batch 8 --steps 8 --log-every 4 || fail "$(tail -3 "$data/lines.out")"
 [ "$(numbers step lines | tr '\n' ' ')" = "7 8 " ] && [ "$(numbers step lines)" = "$(numbers step lines_cpu)" ] ||
     fail "lines of the log after steps $(numbers step lines | tr '\n' ' ')"
 
@@ -116,7 +118,9 @@ complains 2 '--device cuda:0,1: must be cpu, cuda, or cuda:N' "$data/images" --d
 complains 2 '--amp --precision fp32: --amp is' "$data/images" --amp --precision fp32
 complains 2 '--reproducible --nondeterministic' "$data/images" --device cuda --reproducible --nondeterministic
 complains 2 '--bucket computed --device cuda' "$data/images" --device cuda --bucket computed
-complains 2 'fp16: oneDNN does not train in fp16' "$data/images" --precision fp16
+complains 2 'fp16: oneDNN does not train in fp16 on processors; use --device cuda, or --precision fp32 or bf16' "$data/images" --precision fp16
+run refused --device cpu --resume "$data/fp16" $few && fail "fp16 goes on on the processor"
+grep -q 'oneDNN does not train in fp16 on processors; .*or --precision fp32 or bf16$' "$data/refused.out" || fail "fp16: $(tail -2 "$data/refused.out")"
 complains 2 '--tf32 .*--device cuda' "$data/images" --tf32
 complains 2 '--tf32 has an effect only with --device cuda and --precision fp32' "$data/images" --device cuda --tf32 --precision bf16
 [ $# -lt 2 ] || PLAIT_STANDIN_CAPABILITY=75 complains 1 'capability 7.5, and TF32 needs 8.0: leave --tf32 out' "$data/images" --device cuda --tf32 --run "$data/none"

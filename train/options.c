@@ -249,7 +249,7 @@ static const struct row rows[] = {
              .kept = PLACED),
     OWN("device", "WHICH", parse_device,
         "cpu, cuda, or cuda:N, the GPU of that number; cuda spreads the ranks of a machine over its GPUs (cpu)",
-        .print = print_device),
+        .print = print_device, .kept = HELD),
     SWITCHED("tf32", tf32, "fp32 convolutions and products round their operands to TF32 (off)",
              .need = &in_fp32_on_gpu),
     SWITCHED("nondeterministic", nondeterministic,
@@ -566,9 +566,13 @@ bool options_recall(struct options *o, const struct note *notes, bool same_ranks
 {
     const struct row *r;
 
+    o->recalled = true;
     for (int placed = 0; placed < 2; placed++) /* PLACED options last: they depend on --reproducible */
         for (uint32_t k = 0; (r = kept_row(k)) != NULL; k++)
             if ((r->kept == PLACED) == placed && !recall(o, r, notes[k].value, same_ranks))
                 return false;
+    if (o->cuda && !o->given[option_of(&table, "device")].yes)
+        remark("--resume %s: it was trained with --device cuda, and goes on so; --device cpu takes processors",
+               o->resume);
     return options_needed(o) && options_check(o);
 }

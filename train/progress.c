@@ -380,11 +380,8 @@ void progress_end(struct progress *p, const struct run *r, bool saved)
     set(object, "best_top1", r->best);
     write_line(p, object);
     if (r->stopping && saved)
-        progress_say(p, "asked to stop: step %llu is saved; go on with plait-train %s --resume %s%s",
-                     (unsigned long long)r->step, r->o->data, r->folder,
-                     r->decoder != NULL ? " --device cuda --decoder nvjpeg"
-                     : r->o->cuda       ? " --device cuda"
-                                        : "");
+        progress_say(p, "asked to stop: step %llu is saved; go on with plait-train %s --resume %s",
+                     (unsigned long long)r->step, r->o->data, r->folder);
     else if (saved)
         progress_say(p, "trained %llu step%s: %s", (unsigned long long)r->step, plural(r->step), r->folder);
     clear(p);

@@ -25,7 +25,9 @@ bool options_check(const struct options *o)
     if (o->sync_norm && o->elastic >= 0 && o->elastic < PLAIT_ELASTIC_SYNC1)
         return complain("%s %s %s: its workers do not step together; leave one out", options_flag(o, "sync-batch-norm"),
                         options_flag(o, "elastic"), plait_elastic_name((enum plait_elastic_mode)o->elastic));
-    if (o->precision == PRECISION_FP16 && !o->cuda)
+    const bool processors =
+        !o->cuda && (o->resume == NULL || o->recalled); /* a resumed run has its device from there */
+    if (o->precision == PRECISION_FP16 && processors)
         return complain(
             "%s fp16: oneDNN does not train in fp16 on processors; use --device cuda, or --precision fp32 or "
             "bf16",

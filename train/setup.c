@@ -405,6 +405,21 @@ static void check_options(struct run *r, struct options *o, uint32_t cpus)
     r->npass = (uint32_t)(o->batch / r->nrank / o->micro);
 }
 
+static void check_processor(const struct options *o, struct plait_comm *all)
+{
+    const bool has = o->precision != PRECISION_BF16 || o->cuda || device_cpu_has_bf16();
+    const char *why = share_verdicts(
+        all, has ? NULL
+                 : because("%s: bf16 needs AVX-512 in oneDNN, which the processor of rank %u does not have; use "
+                           "--precision fp32 without --amp (with --payload bf16 gradients still travel as bf16)",
+                           options_flag(o, "precision"), plait_comm_rank(all)));
+
+    if (why != NULL) {
+        complain("%s", why);
+        leave(ENDING_USAGE);
+    }
+}
+
 struct run *run_create(struct options *o, struct plait_comm *all)
 {
     struct run *r = allocate(1, sizeof *r);
@@ -413,6 +428,7 @@ struct run *run_create(struct options *o, struct plait_comm *all)
     r->seat = processors_of_rank(all); /* collective: servers take part */
     r->o = o;
     recall(o, all, &r->recalled);
+    check_processor(o, all);
     o->elastic = o->evaluate_only ? -1 : o->elastic; /* a checkpoint holds the centre */
     options_settle_types(o);
     if (!part(r, o, all)) {

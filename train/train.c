@@ -486,11 +486,6 @@ static int run_training(struct options *o)
     struct place place;
     int ending = ENDING_GOOD;
 
-    if (o->precision == PRECISION_BF16 && !o->cuda && !device_cpu_has_bf16())
-        give_up(ENDING_USAGE,
-                "%s: bf16 needs AVX-512 in oneDNN, which this processor does not have; use --precision fp32 "
-                "without --amp (with --payload bf16 gradients still travel as bf16)",
-                options_flag(o, "precision"));
     if (!launch((uint32_t)o->ranks, recall_ranks(o), &place))
         return ENDING_USAGE;
     c.rank = place.rank;
