@@ -5,8 +5,8 @@
 start() { # NAME OPTIONS: until it has taken some steps; $child
     local name=$data/$1
     shift
-    "$train" "$data/images" --pixels 16 --batch 16 --threads 1 --data-threads 1 --epochs 10000 --log-every 1 --run "$name" \
-        "$@" >"$name.out" 2>&1 &
+    env --default-signal=INT "$train" "$data/images" --pixels 16 --batch 16 --threads 1 --data-threads 1 --epochs 10000 --log-every 1 \
+        --run "$name" "$@" >"$name.out" 2>&1 &
     child=$!
     until grep -q '"event":"step"' "$name/log.jsonl" 2>/dev/null || ! kill -0 $child 2>/dev/null; do sleep 0.1; done
 }
@@ -20,12 +20,27 @@ rank() { # K: the process of a rank
     pgrep -P $child | sed -n "$(($1 + 1))p"
 }
 
+# SIGINT to the process that has started the ranks, seconds apart: a rank that does not answer holds up the first one only.
+start twice --ranks 2
+twice=$child first=$(rank 0) second=$(rank 1) asked=$SECONDS
+kill -STOP "$second"
+kill -INT $twice
+
 # Workers of a server do not step together; a signal to one of them stops all, between checkpoints that all take part in.
 for try in 1 2; do
     start async$try --elastic async --ranks 3 --save-every 2
     kill -TERM "$(rank $((try % 2)))"
     ended async$try 143 '"why":"asked to stop"'
 done
+
+until ((SECONDS - asked > 2)); do sleep 0.1; done
+child=$twice
+kill -0 "$first" || fail "twice: rank 0 did not wait for rank 1: $(tail -3 "$data/twice.out")"
+kill -INT $twice
+for ((k = 0; k < 100; k++)); do kill -0 "$first" 2>/dev/null && sleep 0.1; done
+kill -0 "$first" 2>/dev/null && fail "twice: rank 0 goes on: $(tail -3 "$data/twice.out")"
+kill -CONT "$second"
+ended twice 130 ''
 
 # A rank is lost in the sums of batch norm: a survivor saves the last complete step.
 start norms --ranks 2 --sync-batch-norm

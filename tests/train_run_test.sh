@@ -25,14 +25,15 @@ run lines --ranks 2 --epochs 2 --print-every 2 --run "$data/lines" || fail "$(ta
 [ "$(grep -o '^epoch 1/2  step [24]/4 \|^epoch   1/2 |' "$data/lines.out" | tr '\n' ,)" = 'epoch 1/2  step 2/4 ,epoch 1/2  step 4/4 ,epoch   1/2 |,' ] ||
     fail "progress in a file: $(cat "$data/lines.out")"
 
-# SIGTERM: a checkpoint, and status 128 + 15.
-"$train" "$data/images" --pixels 16 --batch 16 --threads 1 --epochs 10000 --ranks 2 --run "$data/term" >"$data/term.out" 2>&1 &
+# SIGINT to the process that has started the ranks: a checkpoint, and status 128 + 2.
+env --default-signal=INT "$train" "$data/images" --pixels 16 --batch 16 --threads 1 --epochs 10000 --ranks 2 --run "$data/int" >"$data/int.out" 2>&1 &
 child=$!
-until grep -q '"event":"step"' "$data/term/log.jsonl" 2>/dev/null; do sleep 0.1; done
-kill -TERM $child
+until grep -q '"event":"step"' "$data/int/log.jsonl" 2>/dev/null; do sleep 0.1; done
+kill -INT $child
 wait $child
-[ $? -eq 143 ] || fail "SIGTERM: $(tail -3 "$data/term.out")"
-grep -q '"why":"asked to stop"' "$data/term/log.jsonl" || fail "SIGTERM: no end in the log"
+[ $? -eq 130 ] || fail "SIGINT: $(tail -3 "$data/int.out")"
+grep -q '"why":"asked to stop"' "$data/int/log.jsonl" || fail "SIGINT: no end in the log"
+grep -q 'asked to stop: step [0-9]* is saved; go on with plait-train .*images --resume .*/int$' "$data/int.out" || fail "SIGINT: $(tail -3 "$data/int.out")"
 
 # A rank that is killed: the others name it, save and leave with status 4.
 "$train" "$data/images" --pixels 16 --batch 16 --threads 1 --epochs 10000 --ranks 2 --run "$data/kill" >"$data/kill.out" 2>&1 &

@@ -52,7 +52,7 @@ void launch_catch_signals(void)
 static pid_t *children;
 static uint32_t nchild;
 
-/* Ctrl-C reaches the ranks directly; other signals are meant for them. */
+/* Ctrl-C reaches the ranks directly, too: on_signal() takes both for one. */
 static void hand_on(int number)
 {
     for (uint32_t i = 0; i < nchild; i++)
@@ -99,9 +99,9 @@ static bool start_ranks(uint32_t ranks, struct place *out)
         }
         children[nchild++] = child;
     }
+    handle(SIGINT, hand_on);
     handle(SIGTERM, hand_on);
     handle(SIGHUP, hand_on);
-    signal(SIGINT, SIG_IGN);
     exit(wait_for_ranks());
 }
 
