@@ -32,10 +32,19 @@ enum plait_dtype cuda_type(enum precision precision)
     return precision == PRECISION_BF16 ? PLAIT_BFLOAT16 : precision == PRECISION_FP16 ? PLAIT_FLOAT16 : PLAIT_FLOAT32;
 }
 
+/* First of all: no driver or library would help. */
+static void must_have_kernels(void)
+{
+    if (train_cuda_images[0].name == NULL)
+        cuda_must("this plait-train was built without support for GPUs: configure with -Dcuda=enabled where there is "
+                  "nvcc (tools/nvcc fetches one), and build again");
+}
+
 int device_cuda_of(uint32_t rank)
 {
     int n = 0;
 
+    must_have_kernels();
     cuda_must(gpu_count(&n));
     return n > 0 ? (int)(rank % (uint32_t)n) : 0;
 }
@@ -142,9 +151,6 @@ static void find_kernel(struct cuda *cuda, enum train_kernel kernel)
 
 static void load_kernels(struct cuda *cuda)
 {
-    if (train_cuda_images[0].name == NULL)
-        cuda_must("this plait-train was built without nvcc, and has no device code: tools/nvcc fetches one; then build "
-                  "again");
     for (const struct plait_cuda_image *image = train_cuda_images; image->name != NULL; image++)
         load_image(cuda, image);
     for (int k = 0; k < TRAIN_NKERNEL; k++)
@@ -164,6 +170,7 @@ static struct device *cuda_create(const struct device_options *options)
 {
     struct cuda *cuda = allocate(1, sizeof *cuda);
 
+    must_have_kernels();
     cuda->options = *options;
     cuda->type = cuda_type(options->precision);
     cuda_must(gpu_open(options->number, options->precision, &cuda->gpu));
