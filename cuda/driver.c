@@ -35,6 +35,16 @@ const char *plait_cuda_why(int error, const char *call)
     return plait_cuda_say("%s: %s", call, name);
 }
 
+const char *plait_cuda_take(size_t bytes, cu_address *out)
+{
+    const int status = plait_cuda.mem_alloc(out, bytes);
+    size_t left, total;
+
+    if (status == DRIVER_OUT_OF_MEMORY && plait_cuda.mem_info(&left, &total) == DRIVER_OK)
+        return plait_cuda_say("%zu of the GPU's %zu MiB are free", left >> 20, total >> 20);
+    return plait_cuda_why(status, "cuMemAlloc");
+}
+
 static const struct {
     const char *symbol;
     size_t offset;

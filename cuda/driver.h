@@ -142,6 +142,9 @@ const char *plait_cuda_find(const char *path);
 
 /* The error text of a failed driver call: `call` and the error's name. NULL for DRIVER_OK. */
 const char *plait_cuda_why(int error, const char *call);
+
+/* Memory of the current context's GPU, not zeroed. Returns NULL, or the error, with what is free. */
+const char *plait_cuda_take(size_t bytes, cu_address *out);
 const char *plait_cuda_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #ifdef __clang_analyzer__ /* as in lib/base/status.h */

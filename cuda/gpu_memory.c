@@ -34,7 +34,7 @@ static const char *zero(const struct gpu *gpu, cu_address memory, size_t bytes)
 static const char *alloc_device(const struct gpu *gpu, size_t bytes, void **out)
 {
     cu_address memory = 0;
-    const char *why = plait_cuda_why(plait_cuda.mem_alloc(&memory, bytes), "cuMemAlloc");
+    const char *why = plait_cuda_take(bytes, &memory);
 
     if (why == NULL)
         why = zero(gpu, memory, bytes);

@@ -75,7 +75,7 @@ static const char *upload(struct plait_stepper *p, const char *tables, size_t by
 {
     cu_address memory = 0;
     void *seen = NULL;
-    const char *why = plait_cuda_why(plait_cuda.mem_alloc(&memory, bytes), "cuMemAlloc");
+    const char *why = plait_cuda_take(bytes, &memory);
 
     p->memory = (char *)(uintptr_t)memory;
     if (why == NULL)

@@ -51,7 +51,7 @@ static const char *upload(struct plait_packing *p, const char *tables)
 {
     cu_address memory = 0;
     void *seen = NULL;
-    const char *why = plait_cuda_why(plait_cuda.mem_alloc(&memory, p->bytes), "cuMemAlloc");
+    const char *why = plait_cuda_take(p->bytes, &memory);
 
     p->memory = (char *)(uintptr_t)memory;
     if (why == NULL && p->sums)

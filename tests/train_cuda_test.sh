@@ -128,6 +128,11 @@ complains 1 'there is no GPU 9' "$data/images" --device cuda:9 --run "$data/none
 PLAIT_FOR_TESTS=1 PLAIT_CUDA_DRIVER=/nonexistent complains 1 'no CUDA driver' "$data/images" --device cuda --run "$data/none"
 PLAIT_STANDIN_CUDA=12080 complains 1 '--device cuda: cuModuleLoadData: CUDA_ERROR_.*: the device code is of nvcc' "$data/images" --device cuda \
     --run "$data/none"
+for limit in 1000 33500 36500; do # KiB: for cuBLAS, the network, the buckets
+    [ $# -lt 2 ] || PLAIT_STANDIN_LIMIT=$limit complains 1 'no .* memory .* MiB are free.* use a smaller --micro or --batch' "$data/images" --pixels 16 \
+        --batch 8 --micro 8 --precision fp16 --device cuda --run "$data/none"
+done
+[ $# -lt 2 ] || grep -q 'buckets of gradients' "$data/out" || fail "not the buckets: $(tail -1 "$data/out")"
 mkdir "$data/broken" && : >"$data/broken/libcudnn.so.9" # not another cuDNN in its place
 LD_LIBRARY_PATH=$data/broken:$LD_LIBRARY_PATH complains 1 "broken/libcudnn.so.9: file too short: pip install" "$data/images" --device cuda --run "$data/none"
 [ ! -e "$data/none" ] || fail "a run that cannot begin has left a folder"

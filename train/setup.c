@@ -145,6 +145,14 @@ static struct plait_layout layout_of(const struct run *r)
                                   .threshold = bucket == BUCKET_CHOSEN ? usual_bucket(r) : bucket };
 }
 
+/* The library's memory of a GPU is what is left by that of passes. */
+static void must_fit(const struct run *r, enum plait_status status, const char *what)
+{
+    if (status == PLAIT_ERR_NOMEM && r->stream != NULL)
+        give_up(ENDING_ERROR, "%s: %s: use a smaller --micro or --batch", what, plait_last_error());
+    must(status, what);
+}
+
 /* Gradients lie in the buckets that are exchanged, in backward order. */
 static void make_buckets(struct run *r)
 {
@@ -173,7 +181,7 @@ static void make_buckets(struct run *r)
         complain("%s %s: %s", options_flag(o, "algo"), o->algorithm, plait_last_error());
         leave(ENDING_USAGE);
     }
-    must(status, "buckets of gradients");
+    must_fit(r, status, "buckets of gradients");
     for (uint32_t t = 0; t < r->ntensor; t++)
         r->gradient[t] = plait_fusion_data(r->fusion, r->place[t]);
     free(tensors);
@@ -229,7 +237,7 @@ static void make_optimiser(struct run *r)
     p.eta = o->eta;
     p.scale = r->scale.memory;
     p.stream = r->stream;
-    must(plait_optim_create(&p, &r->optim), "the optimiser");
+    must_fit(r, plait_optim_create(&p, &r->optim), "the optimiser");
     free(parts);
 }
 

@@ -29,6 +29,7 @@
  *   PLAIT_STANDIN_ALONE    a device that cannot reach the others' memory, nor they its; DEVICES or more: none (64)
  *   PLAIT_STANDIN_CUDA     the driver's version, 12080 is 12.8: it refuses newer PTX; else it is 13.0 and takes any
  *   PLAIT_STANDIN_VALUES   0: there are no batched operations on values in memory, cuStreamBatchMemOp() (1)
+ *   PLAIT_STANDIN_LIMIT    KiB of devices' memory that a process gets; 0: any (0)
  *   PLAIT_STANDIN_FAIL     the n-th call of this process fails with CUDA_ERROR_UNKNOWN; 0: none
  *   PLAIT_STANDIN_GUARD    0: threads of the program may touch devices' memory (1)
  *   PLAIT_STANDIN_LOG      1: names every call on stderr

@@ -223,11 +223,17 @@ static int drop(uint64_t address, enum kind kind, enum kind or)
     return CU_OK;
 }
 
-static _Atomic uint64_t most; /* bytes of device memory; 0: any */
+/* Bytes of device memory; 0: any. */
+static _Atomic uint64_t limit = UINT64_MAX;
 
 void memory_limit(uint64_t bytes)
 {
-    most = bytes;
+    limit = bytes;
+}
+
+static uint64_t most(void)
+{
+    return limit == UINT64_MAX ? setting("PLAIT_STANDIN_LIMIT", 0) << 10 : limit;
 }
 
 EXPORT int cuMemAlloc_v2(cu_address *out, size_t bytes)
@@ -236,7 +242,7 @@ EXPORT int cuMemAlloc_v2(cu_address *out, size_t bytes)
     const int status = capture_unsafe();
     if (status != CU_OK || bytes == 0)
         return status != CU_OK ? status : CU_INVALID_VALUE;
-    if (most != 0 && memory_bytes() + bytes > most)
+    if (most() != 0 && memory_bytes() + bytes > most())
         return CU_OUT_OF_MEMORY;
     uint64_t address;
     const int made = make(NULL, bytes, DEVICE_MEMORY, &address);
@@ -326,8 +332,10 @@ EXPORT int cuMemHostGetDevicePointer_v2(cu_address *out, void *memory, unsigned 
 EXPORT int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     CALL(true);
+    const uint64_t bytes = memory_bytes();
+
     *total = (size_t)1 << 34;
-    *free_bytes = *total / 2;
+    *free_bytes = most() == 0 ? *total / 2 : bytes < most() ? most() - bytes : 0;
     return CU_OK;
 }
 

@@ -137,6 +137,7 @@ const char *gpu_open(int number, enum precision precision, struct gpu *out)
 {
     struct gpu gpu = { .number = number };
     const char *why = find_driver(&gpu.driver);
+    size_t total;
 
     if (why == NULL)
         why = find_gpu(&gpu);
@@ -147,6 +148,8 @@ const char *gpu_open(int number, enum precision precision, struct gpu *out)
     if (why == NULL)
         why = plait_cuda_why(plait_cuda.stream_create(&gpu.stream, DRIVER_STREAM_NON_BLOCKING, DRIVER_STREAM_NORMAL),
                              "cuStreamCreateWithPriority");
+    if (why == NULL)
+        why = plait_cuda_why(plait_cuda.mem_info(&gpu.free, &total), "cuMemGetInfo");
     if (why == NULL)
         *out = gpu;
     else
@@ -186,9 +189,10 @@ const char *gpu_alloc(const struct gpu *gpu, size_t bytes, void **out)
 
     if (status == DRIVER_OUT_OF_MEMORY) {
         plait_cuda.mem_info(&left, &total);
-        return plait_cuda_say("GPU %d (%s) has no memory for %zu MiB more; %zu of its %zu MiB are free: use a smaller "
-                              "--micro, or --precision bf16 or fp16",
-                              gpu->number, gpu->name, (bytes + MIB - 1) / MIB, left / MIB, total / MIB);
+        return plait_cuda_say("GPU %d (%s) has no memory for %zu MiB more: %zu of its %zu MiB are free, %zu were when "
+                              "this rank began: use a smaller --micro or --batch, or a --precision of 16 bits",
+                              gpu->number, gpu->name, (bytes + MIB - 1) / MIB, left / MIB, total / MIB,
+                              gpu->free / MIB);
     }
     if (status == DRIVER_OK)
         *out = (void *)(uintptr_t)memory;

@@ -15,6 +15,7 @@ struct gpu {
     int multiprocessors; /* SMs */
     int driver;          /* newest CUDA of the driver; 13000: 13.0 */
     char name[96];       /* such as "NVIDIA H200" */
+    size_t free;         /* bytes of its memory when it was opened */
     void *context;       /* the primary one, which is shared with CUDA's runtime */
     void *stream;        /* waits for no other stream */
 };

@@ -404,7 +404,9 @@ static void memory_that_is_lacking_is_named(void **state)
     GOOD(gpu_open(0, PRECISION_FP32, &gpu));
     *(void **)&limit = ask("standin_limit");
     limit(1 << 20);
-    expect_text(gpu_alloc(&gpu, (3 << 20) - 1, &memory), "has no memory for 3 MiB more", "use a smaller --micro");
+    expect_text(gpu_alloc(&gpu, (3 << 20) - 1, &memory),
+                "has no memory for 3 MiB more: 1 of its 16384 MiB are free, 8192 were when this rank began",
+                "use a smaller --micro or --batch");
     limit(0);
     assert_null(memory);
     gpu_close(&gpu);
