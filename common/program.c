@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static int lost; /* errno */
-static void (*last)(void *);
+static void (*last)(void *, const char *);
 static void *last_context;
 
 void output_lost(int error)
@@ -57,28 +57,35 @@ int program_end(int status)
     return status != 0 ? status : 1;
 }
 
-void before_leaving(void (*function)(void *), void *context)
+void before_leaving(void (*function)(void *, const char *), void *context)
 {
     last_context = context;
     last = function;
 }
 
-void leave(int status)
+static _Noreturn void leave_because(int status, const char *why)
 {
-    void (*const function)(void *) = last;
+    void (*const function)(void *, const char *) = last;
 
     last = NULL; /* the function itself may leave */
     if (function != NULL)
-        function(last_context);
+        function(last_context, why);
     _exit(program_end(status));
+}
+
+void leave(int status)
+{
+    leave_because(status, NULL);
 }
 
 void give_up(int status, const char *format, ...)
 {
+    char why[8192];
     va_list arguments;
 
     va_start(arguments, format);
-    tell_list(format, arguments);
+    vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
-    leave(status);
+    tell("%s", why);
+    leave_because(status, why);
 }

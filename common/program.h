@@ -25,8 +25,11 @@ void output_lost(int error);
 /** End this process at once with program_end(status), without destructors or atexit(). Thread: any. */
 _Noreturn void leave(int status);
 
-/** Call `function` once before leave() ends the process, on the thread that leaves; NULL: nothing. */
-void before_leaving(void (*function)(void *context), void *context);
+/**
+ * Call `function` once before leave() ends the process, on the thread that leaves; NULL: nothing. why: the message of
+ * give_up(), or NULL.
+ */
+void before_leaving(void (*function)(void *context, const char *why), void *context);
 
 /** tell(), then leave(). */
 _Noreturn void give_up(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));

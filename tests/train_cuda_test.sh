@@ -98,6 +98,17 @@ wait $child
 grep -q 'the steps since the last checkpoint are lost with the rank, and .*step-[0-9]*.safetensors is the last checkpoint; go on with --resume' "$data/kill.out" ||
     fail "a rank lost: $(tail -3 "$data/kill.out")"
 
+# An error of one rank's GPU in a step is that of the others.
+if [ $# -gt 1 ]; then
+    torch=(env WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$((RANDOM % 9000 + 20000)))
+    PLAIT_STANDIN_CUDNN_EXECUTE=5000 "${torch[@]}" RANK=1 LOCAL_RANK=1 "$train" "$data/images" $few --device cuda --run "$data/failed" >"$data/failed1.out" 2>&1 &
+    "${torch[@]}" RANK=0 LOCAL_RANK=0 "$train" "$data/images" $few --device cuda --run "$data/failed" >"$data/failed.out" 2>&1
+    [ $? -eq 4 ] || fail "the error of another rank: $(tail -3 "$data/failed.out")"
+    wait $!
+    [ $? -eq 1 ] || fail "the error of a rank: $(tail -3 "$data/failed1.out")"
+    grep -q 'aborted by rank 1: --device cuda: .*CUDNN_STATUS_EXECUTION_FAILED' "$data/failed.out" || fail "the error of another rank: $(cat "$data/failed.out")"
+fi
+
 # A loss that is not finite is found in the step that reports.
 run wrong --device cuda $few --rate 1000 --warmup 0 --steps 9 --log-every 1 --run "$data/wrong" && fail "a rate of 1000"
 [ "$(grep -c 'is not finite' "$data/wrong.out")" = 1 ] || fail "a rate of 1000: $(cat "$data/wrong.out")"

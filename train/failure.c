@@ -17,6 +17,7 @@ static _Noreturn void lost(struct run *r)
     char newest[PATH_MAX];
     const char *why = NULL;
 
+    r->lost = true;
     const bool gone =
         r->elastic != NULL || r->stream != NULL; /* a GPU's last step may have been made with wrong sums */
     if (gone && r->keeper != NULL)
@@ -44,10 +45,7 @@ void check(struct run *r, enum plait_status status)
         return;
     if (ending_of(status) == ENDING_LOST && r->all > 1)
         lost(r);
-    const char *why = because("rank %u: %s", r->rank, plait_last_error());
-    plait_comm_abort(r->side, why); /* the others still wait for this rank: tell them why it ends */
-    plait_comm_abort(r->comm, why);
-    give_up(ending_of(status), "%s", why);
+    give_up(ending_of(status), "rank %u: %s", r->rank, plait_last_error());
 }
 
 void note_nonfinite(struct run *r, const char *what, uint64_t last, const char *layer)

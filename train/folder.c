@@ -75,14 +75,6 @@ static const char *take_files(struct run *r)
     return why;
 }
 
-static void finish_saving(void *keeper)
-{
-    keeper_wait(keeper);
-    const char *why = keeper_trouble(keeper);
-    if (why != NULL)
-        complain("%s", why);
-}
-
 void folder_choose(struct run *r)
 {
     const char *why = share_verdict(r->comm, r->rank == 0 ? take_files(r) : NULL);
@@ -93,6 +85,4 @@ void folder_choose(struct run *r)
         complain("%s", why);
         leave(ENDING_ERROR);
     }
-    if (r->keeper != NULL)
-        before_leaving(finish_saving, r->keeper);
 }

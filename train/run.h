@@ -113,6 +113,7 @@ struct run {
     double best;                     /* top-1 so far */
     bool frozen;                     /* polishing batch norm's statistics: weights do not change */
     bool stopping;                   /* a rank was asked to stop */
+    bool lost;                       /* so is another rank, as all know */
     enum plait_status marked;        /* why a gradient could not be given to the fusion */
     uint64_t exchanges;              /* of elastic averaging, made or left out */
     char nonfinite[200];             /* what was not finite, and where; "": nothing yet on this rank */

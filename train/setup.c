@@ -48,14 +48,28 @@ enum precision run_precision(const struct run *r)
                                                : PRECISION_FP32;
 }
 
-/* A device that cannot begin ends this rank; without this the others would wait until they notice. */
-static void tell_others(void *context)
+/*
+ * Finish saving, then tell the others the error of this rank, such as its device's: one of them may save the last step.
+ * Without an error of its own all ranks leave.
+ */
+static void last_words(void *context, const char *why)
 {
     struct run *r = context;
-    const char *why = because("rank %u cannot begin; its own message says why", r->rank);
+    const char *trouble = NULL;
 
-    plait_comm_abort(r->comm, why);
-    plait_comm_abort(r->side, why);
+    if (r->keeper != NULL) {
+        keeper_wait(r->keeper);
+        trouble = keeper_trouble(r->keeper);
+    }
+    if (trouble != NULL)
+        complain("%s", trouble);
+    if (why == NULL || r->lost)
+        return;
+    struct plait_comm *const comms[] = { plait_fusion_comm(r->fusion), r->norms.comm, r->side,
+                                         r->comm }; /* wherever they wait */
+    for (size_t k = 0; k < sizeof comms / sizeof *comms; k++)
+        if (comms[k] != NULL)
+            plait_comm_abort(comms[k], why);
 }
 
 static void make_device(struct run *r)
@@ -451,7 +465,7 @@ struct run *run_create(struct options *o, struct plait_comm *all)
     open_data(r);
     check_options(r, o, r->seat.processors);
     r->gradient_type = gradient_type(r);
-    before_leaving(tell_others, r);
+    before_leaving(last_words, r);
     make_device(r);
     make_model(r);
     make_weights(r);
@@ -460,7 +474,6 @@ struct run *run_create(struct options *o, struct plait_comm *all)
     r->statistics = statistics_create(r->model, r->comm, r->stream, o->reproducible ? r->npass : 0);
     make_loaders(r);
     make_schedule(r);
-    before_leaving(NULL, NULL);
     if (!o->dry_run && !o->evaluate_only)
         folder_choose(r);
     r->state = state_create(r);
