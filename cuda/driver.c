@@ -26,13 +26,14 @@ const char *(plait_cuda_say)(const char *format, ...)
 
 const char *plait_cuda_why(int error, const char *call)
 {
-    const char *name = NULL;
+    const char *name = NULL, *words = NULL;
 
     if (error == DRIVER_OK)
         return NULL;
-    if (plait_cuda.error_name == NULL || plait_cuda.error_name(error, &name) != DRIVER_OK || name == NULL)
+    if (plait_cuda.error_name == NULL || plait_cuda.error_name(error, &name) != DRIVER_OK || name == NULL ||
+        plait_cuda.error_string(error, &words) != DRIVER_OK || words == NULL)
         return plait_cuda_say("%s: CUDA error %d", call, error);
-    return plait_cuda_say("%s: %s", call, name);
+    return plait_cuda_say("%s: %s (%s)", call, words, name);
 }
 
 const char *plait_cuda_take(size_t bytes, cu_address *out)

@@ -77,6 +77,7 @@ enum { /* the used values of the driver's enums */
     X(init, "cuInit", (unsigned flags))                                                                             \
     X(version, "cuDriverGetVersion", (int *out))                                                                    \
     X(error_name, "cuGetErrorName", (int error, const char **out))                                                  \
+    X(error_string, "cuGetErrorString", (int error, const char **out))                                              \
     X(device_count, "cuDeviceGetCount", (int *out))                                                                 \
     X(device_attribute, "cuDeviceGetAttribute", (int *out, int attribute, int device))                              \
     X(device_name, "cuDeviceGetName", (char *out, int room, int device))                                            \
@@ -140,7 +141,10 @@ const char *plait_cuda_find(const char *path);
 /* The end of error texts where GPUs do not reach each other's memory. */
 #define PLAIT_CUDA_NO_PEERS ": use GPUs with peer access (nvidia-smi topo -p2p r)"
 
-/* The error text of a failed driver call: `call` and the error's name. NULL for DRIVER_OK. */
+/*
+ * The error text of a failed driver call: `call`, or what it was for, the driver's words and the error's name. NULL for
+ * DRIVER_OK.
+ */
 const char *plait_cuda_why(int error, const char *call);
 
 /* Memory of the current context's GPU, not zeroed. Returns NULL, or the error, with what is free. */

@@ -137,7 +137,7 @@ complains 2 '--tf32 has an effect only with --device cuda and --precision fp32' 
 [ $# -lt 2 ] || PLAIT_STANDIN_CAPABILITY=75 complains 1 'capability 7.5, and TF32 needs 8.0: leave --tf32 out' "$data/images" --device cuda --tf32 --run "$data/none"
 complains 1 'there is no GPU 9' "$data/images" --device cuda:9 --run "$data/none"
 PLAIT_FOR_TESTS=1 PLAIT_CUDA_DRIVER=/nonexistent complains 1 'no CUDA driver' "$data/images" --device cuda --run "$data/none"
-PLAIT_STANDIN_CUDA=12080 complains 1 '--device cuda: cuModuleLoadData: CUDA_ERROR_.*: the device code is of nvcc' "$data/images" --device cuda \
+PLAIT_STANDIN_CUDA=12080 complains 1 '--device cuda: cannot load the device code: an error (CUDA_ERROR_.*): it is of nvcc' "$data/images" --device cuda \
     --run "$data/none"
 for limit in 1000 33500 36500; do # KiB: for cuBLAS, the network, the buckets
     [ $# -lt 2 ] || PLAIT_STANDIN_LIMIT=$limit complains 1 'no .* memory .* MiB are free.* use a smaller --micro or --batch' "$data/images" --pixels 16 \

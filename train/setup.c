@@ -85,7 +85,8 @@ static void make_device(struct run *r)
 
     r->device = (o->cuda ? &device_cuda : &device_cpu)->create(&d);
     if (r->device->stream != NULL)
-        must(plait_stream_create_cuda_on(d.number, r->device->stream, &r->stream), "--device cuda");
+        must(plait_stream_create_cuda_on(d.number, r->device->stream, &r->stream),
+             "--device cuda: the library cannot use the GPU");
 }
 
 static void make_model(struct run *r)

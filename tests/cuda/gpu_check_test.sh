@@ -102,7 +102,7 @@ plait_info_says_what_is_missing() {
             PLAIT_CUDA_DRIVER=/nowhere/libcuda.so &&
         says_of_the_gpu "yes" PLAIT_PLUGINS="$build/cuda" PLAIT_FOR_TESTS=1 \
             PLAIT_CUDA_DRIVER="$build/tests/cuda/libcuda-standin.so" &&
-        says_of_the_gpu "no (.*cuInit: CUDA_ERROR_UNKNOWN" PLAIT_PLUGINS="$build/cuda" PLAIT_FOR_TESTS=1 PLAIT_STANDIN_FAIL=1 \
+        says_of_the_gpu "no (.*cuInit: unknown error (CUDA_ERROR_UNKNOWN)" PLAIT_PLUGINS="$build/cuda" PLAIT_FOR_TESTS=1 PLAIT_STANDIN_FAIL=1 \
             PLAIT_CUDA_DRIVER="$build/tests/cuda/libcuda-standin.so"
 }
 

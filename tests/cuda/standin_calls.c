@@ -90,7 +90,11 @@ EXPORT int cuGetErrorName(int error, const char **out)
 
 EXPORT int cuGetErrorString(int error, const char **out)
 {
-    return cuGetErrorName(error, out);
+    const int status = cuGetErrorName(error, out);
+
+    if (status == CU_OK)
+        *out = error == CU_UNKNOWN ? "unknown error" : error == CU_OUT_OF_MEMORY ? "out of memory" : "an error";
+    return status;
 }
 
 /* The newest version there is, as the driver gives to programs of its own age. */

@@ -102,8 +102,8 @@ static inline struct cuda *cuda_of(struct device *device)
 
 /** End the program with this error, unless it is NULL. */
 void cuda_must(const char *why);
-/** The same for a status of the driver. */
-void cuda_must_call(int status, const char *call);
+/** The same for a status of the driver: what was tried. */
+void cuda_must_call(int status, const char *what);
 
 enum plait_dtype cuda_type(enum precision precision);
 

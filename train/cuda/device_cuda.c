@@ -22,9 +22,9 @@ void cuda_must(const char *why)
         give_up(1, "--device cuda: %s", why);
 }
 
-void cuda_must_call(int status, const char *call)
+void cuda_must_call(int status, const char *what)
 {
-    cuda_must(plait_cuda_why(status, call));
+    cuda_must(plait_cuda_why(status, what));
 }
 
 enum plait_dtype cuda_type(enum precision precision)
@@ -68,7 +68,7 @@ void *cuda_alloc(struct device *device, size_t bytes)
     cuda_must(gpu_alloc(&cuda->gpu, 4 * words, &memory));
     keep(cuda, memory, false);
     cuda_must_call(plait_cuda.memset32_async((cu_address)(uintptr_t)memory, 0, words, device->stream),
-                   "cuMemsetD32Async");
+                   "cannot zero memory of the GPU");
     return memory;
 }
 
@@ -79,7 +79,7 @@ static void *cuda_alloc_host(struct device *device, size_t bytes)
 
     if (status != DRIVER_OK)
         cuda_must(plait_cuda_say("no %zu MiB of pinned memory for images: use a smaller --queue or --micro (%s)",
-                                 bytes >> 20, plait_cuda_why(status, "cuMemHostAlloc")));
+                                 bytes >> 20, plait_cuda_why(status, "cannot allocate it")));
     memset(memory, 0, bytes);
     keep(cuda_of(device), memory, true);
     return memory;
@@ -87,7 +87,7 @@ static void *cuda_alloc_host(struct device *device, size_t bytes)
 
 static void cuda_synchronize(struct device *device)
 {
-    cuda_must_call(plait_cuda.stream_synchronize(device->stream), "cuStreamSynchronize");
+    cuda_must_call(plait_cuda.stream_synchronize(device->stream), "cannot wait for the GPU");
 }
 
 static void cuda_copy(struct device *device, void *to, const void *from, size_t bytes)
@@ -95,7 +95,7 @@ static void cuda_copy(struct device *device, void *to, const void *from, size_t 
     if (bytes > 0)
         cuda_must_call(
             plait_cuda.copy_async((cu_address)(uintptr_t)to, (cu_address)(uintptr_t)from, bytes, device->stream),
-            "cuMemcpyAsync");
+            "cannot copy memory of the GPU");
     cuda_synchronize(device);
 }
 
@@ -115,9 +115,11 @@ void cuda_launch(const struct cuda *cuda, void *stream, enum train_kernel kernel
 {
     void *arguments[] = { (void *)(uintptr_t)argument };
 
-    cuda_must_call(
-        plait_cuda.launch(cuda->functions[kernel], blocks, 1, 1, TRAIN_THREADS, 1, 1, 0, stream, arguments, NULL),
-        train_kernels[kernel].name);
+    const int status =
+        plait_cuda.launch(cuda->functions[kernel], blocks, 1, 1, TRAIN_THREADS, 1, 1, 0, stream, arguments, NULL);
+
+    if (status != DRIVER_OK)
+        cuda_must_call(status, plait_cuda_say("cannot run the kernel %s", train_kernels[kernel].name));
 }
 
 static void launch(void *context, enum train_kernel kernel, uint32_t blocks, const void *argument)
@@ -130,10 +132,10 @@ static void launch(void *context, enum train_kernel kernel, uint32_t blocks, con
 static void load_image(struct cuda *cuda, const struct plait_cuda_image *image)
 {
     void *module = NULL;
-    const char *why = plait_cuda_why(plait_cuda.module_load(&module, image->data), "cuModuleLoadData");
+    const char *why = plait_cuda_why(plait_cuda.module_load(&module, image->data), "cannot load the device code");
 
     if (why != NULL)
-        cuda_must(plait_cuda_say("%s: the device code is of %s, the driver of CUDA %d.%d: install a newer driver, or "
+        cuda_must(plait_cuda_say("%s: it is of %s, the driver of CUDA %d.%d: install a newer driver, or "
                                  "build with an older nvcc",
                                  why, train_cuda_images_by, cuda->gpu.driver / 1000, cuda->gpu.driver % 1000 / 10));
     cuda->modules = grow(cuda->modules, cuda->nmodule + 1, sizeof *cuda->modules);
@@ -146,7 +148,8 @@ static void find_kernel(struct cuda *cuda, enum train_kernel kernel)
 
     for (uint32_t m = 0; status == DRIVER_NOT_FOUND && m < cuda->nmodule; m++)
         status = plait_cuda.module_function(&cuda->functions[kernel], cuda->modules[m], train_kernels[kernel].name);
-    cuda_must_call(status, train_kernels[kernel].name);
+    if (status != DRIVER_OK)
+        cuda_must_call(status, plait_cuda_say("cannot find the kernel %s", train_kernels[kernel].name));
 }
 
 static void load_kernels(struct cuda *cuda)
@@ -181,7 +184,7 @@ static struct device *cuda_create(const struct device_options *options)
     cuda_must(libraries_create(&cuda->gpu, NULL, &cuda->libraries));
     cuda->launcher = (struct train_launcher){ launch, cuda, (uint32_t)cuda->gpu.multiprocessors };
     cuda_must_call(plait_cuda.stream_create(&cuda->copies, DRIVER_STREAM_NON_BLOCKING, DRIVER_STREAM_NORMAL),
-                   "cuStreamCreateWithPriority");
+                   "cannot create a stream on the GPU");
     snprintf(cuda->device.about, sizeof cuda->device.about, "GPU %d (%.60s), cuDNN %s, cuBLAS %s", cuda->gpu.number,
              cuda->gpu.name, cuda->libraries->cudnn_version, cuda->libraries->blas_version);
     cuda->infinite = cuda_alloc(&cuda->device, sizeof *cuda->infinite);

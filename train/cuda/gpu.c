@@ -39,6 +39,17 @@ static const char *no_gpu(void)
                           "whether the container was given its GPUs");
 }
 
+static const char *start_driver(void)
+{
+    const int status = plait_cuda.init(0);
+
+    if (status == DRIVER_NO_DEVICE)
+        return no_gpu();
+    return status == DRIVER_OK
+               ? NULL
+               : plait_cuda_say("%s: see nvidia-smi", plait_cuda_why(status, "cannot start the driver of the GPUs"));
+}
+
 static const char *find_driver(int *version)
 {
     char file[256];
@@ -46,9 +57,11 @@ static const char *find_driver(int *version)
 
     if (why == NULL)
         why = plait_cuda_find(file);
-    if (why != NULL) /* of cuInit()? Then all entries have been found. */
-        return plait_cuda.launch != NULL && plait_cuda.init(0) == DRIVER_NO_DEVICE ? no_gpu() : why;
-    why = plait_cuda_why(plait_cuda.version(version), "cuDriverGetVersion");
+    if (why != NULL && strncmp(why, "cuInit:", strlen("cuInit:")) == 0) /* all entries were found */
+        why = start_driver();
+    if (why != NULL)
+        return why;
+    why = plait_cuda_why(plait_cuda.version(version), "cannot ask the driver for its version");
     if (why == NULL && *version < OLDEST_DRIVER)
         return plait_cuda_say("the driver is of CUDA %d.%d: install a driver of CUDA 12 or newer", *version / 1000,
                               *version % 1000 / 10);
@@ -57,7 +70,7 @@ static const char *find_driver(int *version)
 
 static const char *attribute(int *out, int which, int number)
 {
-    return plait_cuda_why(plait_cuda.device_attribute(out, which, number), "cuDeviceGetAttribute");
+    return plait_cuda_why(plait_cuda.device_attribute(out, which, number), "cannot ask what the GPU can do");
 }
 
 static const char *describe(struct gpu *gpu)
@@ -70,14 +83,15 @@ static const char *describe(struct gpu *gpu)
     if (why == NULL)
         why = attribute(&gpu->multiprocessors, DRIVER_DEVICE_MULTIPROCESSORS, gpu->number);
     if (why == NULL)
-        why = plait_cuda_why(plait_cuda.device_name(gpu->name, sizeof gpu->name, gpu->number), "cuDeviceGetName");
+        why = plait_cuda_why(plait_cuda.device_name(gpu->name, sizeof gpu->name, gpu->number),
+                             "cannot ask for the name of the GPU");
     gpu->capability = 10 * major + minor;
     return why;
 }
 
 static const char *count(int *out)
 {
-    const char *why = plait_cuda_why(plait_cuda.device_count(out), "cuDeviceGetCount");
+    const char *why = plait_cuda_why(plait_cuda.device_count(out), "cannot count the GPUs");
 
     return why == NULL && *out == 0 ? no_gpu() : why;
 }
@@ -128,7 +142,7 @@ static const char *open_context(struct gpu *gpu)
                               gpu->number, gpu->name);
     if (status != DRIVER_OK) {
         gpu->context = NULL;
-        return plait_cuda_why(status, "cuDevicePrimaryCtxRetain");
+        return plait_cuda_why(status, "cannot create a context on the GPU");
     }
     return gpu_use(gpu);
 }
@@ -147,9 +161,9 @@ const char *gpu_open(int number, enum precision precision, struct gpu *out)
         why = open_context(&gpu);
     if (why == NULL)
         why = plait_cuda_why(plait_cuda.stream_create(&gpu.stream, DRIVER_STREAM_NON_BLOCKING, DRIVER_STREAM_NORMAL),
-                             "cuStreamCreateWithPriority");
+                             "cannot create a stream on the GPU");
     if (why == NULL)
-        why = plait_cuda_why(plait_cuda.mem_info(&gpu.free, &total), "cuMemGetInfo");
+        why = plait_cuda_why(plait_cuda.mem_info(&gpu.free, &total), "cannot ask for the memory of the GPU");
     if (why == NULL)
         *out = gpu;
     else
@@ -174,11 +188,11 @@ void gpu_close(struct gpu *gpu)
 const char *gpu_use(const struct gpu *gpu)
 {
     void *current = NULL;
-    const char *why = plait_cuda_why(plait_cuda.context_current(&current), "cuCtxGetCurrent");
+    const char *why = plait_cuda_why(plait_cuda.context_current(&current), "cannot use the context of the GPU");
 
     if (why != NULL || current == gpu->context)
         return why;
-    return plait_cuda_why(plait_cuda.context_push(gpu->context), "cuCtxPushCurrent");
+    return plait_cuda_why(plait_cuda.context_push(gpu->context), "cannot use the context of the GPU");
 }
 
 const char *gpu_alloc(const struct gpu *gpu, size_t bytes, void **out)
@@ -196,7 +210,7 @@ const char *gpu_alloc(const struct gpu *gpu, size_t bytes, void **out)
     }
     if (status == DRIVER_OK)
         *out = (void *)(uintptr_t)memory;
-    return plait_cuda_why(status, "cuMemAlloc");
+    return plait_cuda_why(status, "cannot allocate memory of the GPU");
 }
 
 void gpu_free(void *memory)

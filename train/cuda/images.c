@@ -20,24 +20,24 @@ static size_t bytes(const struct device_images *s)
 static void copy(void *to, const void *from, size_t n, void *stream)
 {
     cuda_must_call(plait_cuda.copy_async((cu_address)(uintptr_t)to, (cu_address)(uintptr_t)from, n, stream),
-                   "cuMemcpyAsync");
+                   "cannot copy images to the GPU");
 }
 
 static void record(void *event, void *stream)
 {
-    cuda_must_call(plait_cuda.event_record(event, stream), "cuEventRecord");
+    cuda_must_call(plait_cuda.event_record(event, stream), "cannot record an event on the GPU");
 }
 
 static void follow(void *stream, void *event)
 {
-    cuda_must_call(plait_cuda.stream_wait_event(stream, event, 0), "cuStreamWaitEvent");
+    cuda_must_call(plait_cuda.stream_wait_event(stream, event, 0), "cannot wait for an event on the GPU");
 }
 
 static void *create_event(void)
 {
     void *event = NULL;
 
-    cuda_must_call(plait_cuda.event_create(&event, DRIVER_EVENT_NO_TIMING), "cuEventCreate");
+    cuda_must_call(plait_cuda.event_create(&event, DRIVER_EVENT_NO_TIMING), "cannot create an event on the GPU");
     return event;
 }
 
@@ -110,5 +110,5 @@ void cuda_wait_images(struct device *device)
     struct cuda *cuda = cuda_of(device);
 
     if (cuda->copied != NULL)
-        cuda_must_call(plait_cuda.event_synchronize(cuda->copied), "cuEventSynchronize");
+        cuda_must_call(plait_cuda.event_synchronize(cuda->copied), "cannot wait until images are copied");
 }

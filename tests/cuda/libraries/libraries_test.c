@@ -161,6 +161,40 @@ static void the_gpu_that_is_asked_for_is_used_and_its_context_is_current(void **
     set("PLAIT_STANDIN_DEVICES", NULL);
 }
 
+static void *ask(const char *name)
+{
+    void *function = dlsym(RTLD_DEFAULT, name);
+
+    assert_non_null(function);
+    return function;
+}
+
+/* Each call of the driver in turn. */
+static void a_driver_that_fails_is_told_in_words(void **state)
+{
+    void (*fail_at)(unsigned long long);
+    const char *text = "";
+    struct gpu gpu;
+    unsigned n;
+
+    GOOD(gpu_open(0, PRECISION_FP32, &gpu)); /* loads the driver */
+    gpu_close(&gpu);
+    *(void **)&fail_at = ask("standin_fail");
+    for (n = 2; text != NULL; n++) { /* cuInit() is called again */
+        fail_at(n);
+        text = gpu_open(0, PRECISION_FP32, &gpu);
+        if (text == NULL)
+            continue;
+        expect_text(text, "cannot ", ": unknown error (CUDA_ERROR_UNKNOWN)");
+        assert_null(strstr(text, " cu"));
+        gpu = (struct gpu){ 0 };
+    }
+    fail_at(0);
+    gpu_close(&gpu);
+    assert_true(n > 9);
+    assert_string_equal(plait_cuda_why(12345, "cannot begin"), "cannot begin: CUDA error 12345");
+}
+
 /* ---- cuDNN and cuBLAS ---- */
 
 static void cudnn_that_is_missing_or_of_another_version_is_named(void **state)
@@ -387,14 +421,6 @@ static void runs_that_fail_say_why(void **state)
 
 /* ---- Memory, and the stream's order ---- */
 
-static void *ask(const char *name)
-{
-    void *function = dlsym(RTLD_DEFAULT, name);
-
-    assert_non_null(function);
-    return function;
-}
-
 static void memory_that_is_lacking_is_named(void **state)
 {
     void (*limit)(unsigned long long);
@@ -526,6 +552,7 @@ int main(void)
         cmocka_unit_test(a_gpu_that_is_not_there_is_named),
         cmocka_unit_test(a_gpu_that_is_too_old_is_named),
         cmocka_unit_test(the_gpu_that_is_asked_for_is_used_and_its_context_is_current),
+        cmocka_unit_test(a_driver_that_fails_is_told_in_words),
         cmocka_unit_test(cudnn_that_is_missing_or_of_another_version_is_named),
         cmocka_unit_test(a_file_that_is_no_library_is_named),
         cmocka_unit_test(cublas_that_is_missing_or_of_another_version_is_named),
