@@ -34,12 +34,14 @@ static const struct find_symbol blas_entries[] = {
 #undef PLAIT_X
 };
 
-/* How to get a library for this driver: "cudnn" or "cublas". */
+/* How to get a library for this driver: "cudnn", "cudnn<10" where the newest is too new, or "cublas". */
 static const char *remedy(const struct gpu *gpu, const char *what, char out[160])
 {
     const bool old = gpu->driver != 0 && gpu->driver < 13000;
-    const char *package = strcmp(what, "cudnn") == 0 ? (old ? "nvidia-cudnn-cu12" : "nvidia-cudnn-cu13")
-                                                     : (old ? "nvidia-cublas-cu12" : "nvidia-cublas");
+    const bool dnn = strcmp(what, "cudnn") == 0, bounded = strcmp(what, "cudnn<10") == 0;
+    const char *package = dnn       ? (old ? "nvidia-cudnn-cu12" : "nvidia-cudnn-cu13")
+                          : bounded ? (old ? "'nvidia-cudnn-cu12<10'" : "'nvidia-cudnn-cu13<10'")
+                                    : (old ? "nvidia-cublas-cu12" : "nvidia-cublas");
 
     snprintf(out, 160, "pip install %s, or put the library's folder into LD_LIBRARY_PATH", package);
     return out;
@@ -55,28 +57,35 @@ static void cudnn_text(size_t version, char out[24])
     snprintf(out, 24, "%zu.%zu.%zu", version / major, version % major / 100, version % 100);
 }
 
-/* There is no cuDNN 9. Is there an older one? */
+/* There is no cuDNN 9. Is there an older or a newer one? */
 static const char *no_cudnn(const struct gpu *gpu, const char *folder, const struct found *f)
 {
-    struct found old = find_library("libcudnn.so.8", folder);
-    char how[160];
+    const int others[] = { 8, 10 };
+    char name[32], how[160];
 
-    remedy(gpu, "cudnn", how);
-    if (old.handle == NULL)
-        return plait_cuda_say("there is no cuDNN 9 here, which computes convolutions on GPUs: %s: %s", f->why, how);
-    dlclose(old.handle);
-    return plait_cuda_say("%s is cuDNN 8, and 9 is needed: %s", old.file, how);
+    for (size_t k = 0; k < 2; k++) {
+        snprintf(name, sizeof name, "libcudnn.so.%d", others[k]);
+        const struct found other = find_library(name, folder);
+        if (other.handle == NULL)
+            continue;
+        dlclose(other.handle);
+        return plait_cuda_say("%s is cuDNN %d, and 9 is needed: %s", other.file, others[k],
+                              remedy(gpu, others[k] > 9 ? "cudnn<10" : "cudnn", how));
+    }
+    return plait_cuda_say("there is no cuDNN 9 here, which computes convolutions on GPUs: %s: %s", f->why,
+                          remedy(gpu, "cudnn", how));
 }
 
 static const char *check_cudnn(struct libraries *l, const char *missing)
 {
     const size_t cuda = missing == NULL ? l->cudnn.cudart_version() : 0;
+    const size_t version = l->cudnn.version != NULL ? l->cudnn.version() : OLDEST_CUDNN;
     char how[160];
 
-    remedy(&l->gpu, "cudnn", how);
+    remedy(&l->gpu, version >= NEWER_CUDNN ? "cudnn<10" : "cudnn", how);
     if (l->cudnn.version != NULL)
-        cudnn_text(l->cudnn.version(), l->cudnn_version);
-    if (l->cudnn.version != NULL && (l->cudnn.version() < OLDEST_CUDNN || l->cudnn.version() >= NEWER_CUDNN))
+        cudnn_text(version, l->cudnn_version);
+    if (version < OLDEST_CUDNN || version >= NEWER_CUDNN)
         return plait_cuda_say("%s is cuDNN %s, and 9 is needed: %s", l->cudnn_file, l->cudnn_version, how);
     if (missing != NULL)
         return plait_cuda_say("%s has no %s: cuDNN 9 is needed: %s", l->cudnn_file, missing, how);

@@ -199,15 +199,20 @@ static void a_driver_that_fails_is_told_in_words(void **state)
 
 static void cudnn_that_is_missing_or_of_another_version_is_named(void **state)
 {
-    const char *empty = make_folder("empty"), *eight = make_folder("eight");
+    const char *empty = make_folder("empty"), *eight = make_folder("eight"), *ten = make_folder("ten");
 
     expect_libraries("PLAIT_STANDIN_CUDNN_CUDA", NULL, empty, "there is no cuDNN 9 here",
                      "pip install nvidia-cudnn-cu13, or put the library's folder into LD_LIBRARY_PATH");
     copy_library("cudnn", eight, "libcudnn.so.8");
     expect_libraries("PLAIT_STANDIN_CUDNN_CUDA", NULL, eight, "libcudnn.so.8 is cuDNN 8, and 9 is needed",
                      "pip install");
+    copy_library("cudnn", ten, "libcudnn.so.10");
+    expect_libraries("PLAIT_STANDIN_CUDNN_CUDA", NULL, ten, "libcudnn.so.10 is cuDNN 10, and 9 is needed",
+                     "pip install 'nvidia-cudnn-cu13<10', or");
     expect_libraries("PLAIT_STANDIN_CUDNN_VERSION", "8907", NULL, "libcudnn.so.9 is cuDNN 8.9.7, and 9 is needed",
                      "pip install");
+    expect_libraries("PLAIT_STANDIN_CUDNN_VERSION", "100000", NULL, "libcudnn.so.9 is cuDNN 10.0.0, and 9 is needed",
+                     "pip install 'nvidia-cudnn-cu13<10', or");
     expect_libraries("PLAIT_STANDIN_CUDNN_CUDA", "14000", NULL, "is for CUDA 14, and the driver is of CUDA 13.0",
                      "install a newer driver");
 }
