@@ -134,7 +134,7 @@ run refused --device cpu --resume "$data/fp16" $few && fail "fp16 goes on on the
 grep -q 'oneDNN does not train in fp16 on processors; .*or --precision fp32 or bf16$' "$data/refused.out" || fail "fp16: $(tail -2 "$data/refused.out")"
 complains 2 '--tf32 .*--device cuda' "$data/images" --tf32
 complains 2 '--tf32 has an effect only with --device cuda and --precision fp32' "$data/images" --device cuda --tf32 --precision bf16
-[ $# -lt 2 ] || PLAIT_STANDIN_CAPABILITY=75 complains 1 'capability 7.5, and TF32 needs 8.0: leave --tf32 out' "$data/images" --device cuda --tf32 --run "$data/none"
+[ $# -lt 2 ] || PLAIT_STANDIN_CAPABILITY=75 complains 1 'capability 7.5, and TF32 needs 8.0: use --no-tf32' "$data/images" --device cuda --tf32 --run "$data/none"
 complains 1 'there is no GPU 9' "$data/images" --device cuda:9 --run "$data/none"
 PLAIT_FOR_TESTS=1 PLAIT_CUDA_DRIVER=/nonexistent complains 1 'no CUDA driver' "$data/images" --device cuda --run "$data/none"
 PLAIT_STANDIN_CUDA=12080 complains 1 '--device cuda: cannot load the device code: an error (CUDA_ERROR_.*): it is of nvcc' "$data/images" --device cuda \

@@ -250,10 +250,11 @@ static const struct row rows[] = {
     OWN("device", "WHICH", parse_device,
         "cpu, cuda, or cuda:N, the GPU of that number; cuda spreads the ranks of a machine over its GPUs (cpu)",
         .print = print_device, .kept = HELD),
-    SWITCHED("tf32", tf32, "fp32 convolutions and products round their operands to TF32 (off)",
+    SWITCHED("tf32", tf32, "fp32 convolutions and products round their operands to TF32 (off)", .kept = KEPT,
              .need = &in_fp32_on_gpu),
     SWITCHED("nondeterministic", nondeterministic,
-             "allow algorithms whose sums differ in the last bits from run to run (off)", .need = &on_gpu),
+             "allow algorithms whose sums differ in the last bits from run to run (off)", .kept = KEPT,
+             .need = &on_gpu),
     NUMBERED("threads", threads, 1, 1024, "computing threads of each rank (chosen: all processors)", .kept = PLACED,
              .need = &many_threads, .own = true),
 

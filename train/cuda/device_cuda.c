@@ -165,7 +165,7 @@ static void check_tf32(const struct cuda *cuda)
     const int c = cuda->gpu.capability;
 
     if (cuda->options.tf32 && c < OLDEST_TF32)
-        cuda_must(plait_cuda_say("GPU %d (%s) has compute capability %d.%d, and TF32 needs 8.0: leave --tf32 out",
+        cuda_must(plait_cuda_say("GPU %d (%s) has compute capability %d.%d, and TF32 needs 8.0: use --no-tf32",
                                  cuda->gpu.number, cuda->gpu.name, c / 10, c % 10));
 }
 
