@@ -13,9 +13,10 @@ grep -q 'centre 0.0, images ahead [0-9.]*, decoding 3.0$' "$data/nvjpeg.out" || 
 on_gpu nvjpeg_one $few --decoder nvjpeg --reproducible --micro 2
 on_gpu nvjpeg_two $few --decoder nvjpeg --reproducible --micro 2 --ranks 2 --in-memory
 same nvjpeg_two nvjpeg_one
-run nvjpeg --device cuda --resume "$data/nvjpeg" $few --steps 4 --log-every 1 || fail "to the processor's decoder: $(tail -3 "$data/nvjpeg.out")"
-run tested_nvjpeg --device cuda --decoder nvjpeg --evaluate-only --resume "$data/nvjpeg" --batch 8 || fail "$(tail -3 "$data/tested_nvjpeg.out")"
+run tested_nvjpeg --evaluate-only --resume "$data/nvjpeg" --batch 8 || fail "$(tail -3 "$data/tested_nvjpeg.out")"
 [ "$(grep -o '[0-9]* images' "$data/tested_nvjpeg.out")" = "21 images" ] || fail "evaluation: $(cat "$data/tested_nvjpeg.out")"
+run nvjpeg --resume "$data/nvjpeg" $few --steps 4 && grep -q "nvJPEG 1" "$data/nvjpeg.out" || fail "--resume takes another decoder: $(cat "$data/nvjpeg.out")"
+run nvjpeg --decoder cpu --resume "$data/nvjpeg" $few --steps 5 --log-every 1 || fail "to the processor's decoder: $(tail -3 "$data/nvjpeg.out")"
 
 # Among its files are PNGs and a broken one: the processor decodes them, which is told once, and counted.
 cp -r "$data/images" "$data/odd"

@@ -229,8 +229,9 @@ static const struct row rows[] = {
            .kept = HELD),
     ROW(OPTION_IN(NUMBER, "data-threads", "N", data_threads, "decoding threads of each rank (chosen)", .letter = 'j',
                   .also = "workers", .least = 1, .most = 256),
-         .own = true),
-    CHOSEN("decoder", decoder, decoders, "what decodes JPEGs: cpu, or with --device cuda nvjpeg, the GPU (cpu)"),
+        .own = true),
+    CHOSEN("decoder", decoder, decoders, "what decodes JPEGs: cpu, or with --device cuda nvjpeg, the GPU (cpu)",
+           .kept = KEPT),
     NUMBERED("queue", queue, 1, 1024, "micro-batches decoded ahead (4)", .own = true),
 
     GROUP("Model"),

@@ -25,7 +25,7 @@ struct row {
     struct option option;
     bool (*print)(const struct options *o, char *out, size_t room); /* OPTION_PARSED: what parse() takes */
     enum kept kept;
-    bool own; /* each rank may have another value (options_alike()) */
+    bool own;                /* each rank may have another value (options_alike()) */
     const struct need *need; /* NULL: in all of training */
 };
 
