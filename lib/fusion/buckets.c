@@ -3,7 +3,6 @@
 #include "fusion.h"
 
 #include "base/status.h"
-#include "computed.h"
 
 #include <plait/coll.h>
 #include <plait/memory.h>
@@ -20,17 +19,6 @@ static bool lives_in_bucket(const struct plait_fusion *f, uint32_t tensor)
 static bool has_payload_type(const struct plait_fusion *f, uint32_t tensor)
 {
     return f->tensors[tensor].type == f->flat.buckets[f->flat.places[tensor].bucket].type;
-}
-
-void *plait_fusion_place(const struct plait_fusion *f, uint32_t tensor)
-{
-    const struct plait_place *p = &f->flat.places[tensor];
-    const struct plait_bucket *b = &f->buckets[p->bucket];
-    const size_t at = p->start * plait_dtype_size(f->tensors[tensor].type);
-
-    if (!lives_in_bucket(f, tensor))
-        return f->tensors[tensor].data;
-    return (has_payload_type(f, tensor) ? b->payload : b->gradients) + at;
 }
 
 /* A tensor alone in its bucket, of the payload's type, is sent from the caller's memory; else NULL. */
@@ -84,9 +72,10 @@ static enum plait_status allocate(struct plait_fusion *f)
     void *memory = NULL;
 
     f->buckets = calloc(n, sizeof *f->buckets);
+    f->homes = calloc(f->ntensor, sizeof *f->homes);
     f->pieces = calloc(f->ntensor, sizeof *f->pieces);
     f->piece_of = calloc(f->ntensor, sizeof *f->piece_of);
-    if (f->buckets == NULL || f->pieces == NULL || f->piece_of == NULL)
+    if (f->buckets == NULL || f->homes == NULL || f->pieces == NULL || f->piece_of == NULL)
         return plait_fail_memory("out of memory for %u buckets", n);
     for (uint32_t k = 0; k < n; k++)
         f->buckets[k].state = plait_bucket_state(0, f->flat.buckets[k].ntensor);
@@ -98,6 +87,22 @@ static enum plait_status allocate(struct plait_fusion *f)
     f->memory = memory;
     place_buckets(f, f->memory);
     return status;
+}
+
+static void find_homes(struct plait_fusion *f)
+{
+    for (uint32_t t = 0; t < f->ntensor; t++) {
+        const struct plait_place *p = &f->flat.places[t];
+        const struct plait_bucket *b = &f->buckets[p->bucket];
+        struct plait_home *home = &f->homes[t];
+        home->payload = b->payload + p->start * plait_dtype_size(f->flat.buckets[p->bucket].type);
+        if (!lives_in_bucket(f, t))
+            home->gradient = f->tensors[t].data;
+        else if (has_payload_type(f, t))
+            home->gradient = home->payload;
+        else
+            home->gradient = b->gradients + p->start * plait_dtype_size(f->tensors[t].type);
+    }
 }
 
 /* A piece is a tensor's part in this rank's share of the bucket: all of it, or its shard. */
@@ -115,7 +120,7 @@ static void cut_pieces(struct plait_fusion *f)
             continue;
         struct plait_piece *piece = &f->pieces[f->npiece++];
         *piece = (struct plait_piece){ .tensor = t, .start = from - p->start, .count = to - from };
-        piece->gradient = (char *)plait_fusion_place(f, t) + piece->start * plait_dtype_size(f->tensors[t].type);
+        piece->gradient = f->homes[t].gradient + piece->start * plait_dtype_size(f->tensors[t].type);
         if (f->options.weights != PLAIT_NDTYPE)
             piece->weight = (char *)plait_fusion_weights(f, t) + piece->start * plait_dtype_size(f->options.weights);
     }
@@ -171,16 +176,7 @@ static void drop_buckets(struct plait_flat *flat, struct plait_bucket *buckets)
 
 /* ---- Layouts ---------------------------------------------------------------------------------------------- */
 
-/* The layout that is there becomes the whole one. */
-static enum plait_status make_computed(struct plait_fusion *f)
-{
-    f->whole = f->flat;
-    f->extents = f->buckets;
-    f->flat = (struct plait_flat){ 0 };
-    f->buckets = NULL;
-    return plait_computed_create(f);
-}
-
+/* A computed layout begins with one bucket of each type, for the memory. Its later buckets are parts of these. */
 enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct plait_layout *layout)
 {
     static const struct plait_layout whole = { .rule = PLAIT_LAYOUT_THRESHOLD, .threshold = SIZE_MAX };
@@ -191,28 +187,15 @@ enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct 
 
     if (status == PLAIT_OK)
         status = allocate(f);
-    if (status == PLAIT_OK)
-        status = computed ? make_computed(f) : bind_buckets(f);
+    if (status != PLAIT_OK)
+        return status;
+    find_homes(f);
+    status = computed ? plait_computed_create(f) : bind_buckets(f);
     if (status != PLAIT_OK)
         return status;
     cut_pieces(f);
     f->streaming = f->flat.bytes > plait_object_cache(f->comm);
     return f->stream != NULL ? plait_fusion_device_make(f) : PLAIT_OK;
-}
-
-/* Gradients of another type than their payload are float32. */
-static void place_in_whole(struct plait_fusion *f, uint32_t k)
-{
-    const struct plait_slab *s = &f->flat.buckets[k];
-    const struct plait_place *p = &f->whole.places[s->first];
-    const struct plait_bucket *in = &f->extents[p->bucket];
-    struct plait_bucket *b = &f->buckets[k];
-
-    b->payload = travels_from(f, k);
-    if (b->payload == NULL)
-        b->payload = in->payload + p->start * plait_dtype_size(s->type);
-    if (in->gradients != NULL)
-        b->gradients = in->gradients + p->start * sizeof(float);
 }
 
 enum plait_status plait_fusion_change_layout(struct plait_fusion *f, const struct plait_layout *layout, uint32_t round)
@@ -234,8 +217,10 @@ enum plait_status plait_fusion_change_layout(struct plait_fusion *f, const struc
     plait_object_lock(f->comm);
     f->flat = flat;
     f->buckets = buckets;
-    for (uint32_t k = 0; k < flat.nbucket; k++)
-        place_in_whole(f, k);
+    for (uint32_t k = 0; k < flat.nbucket; k++) {
+        char *alone = travels_from(f, k);
+        buckets[k].payload = alone != NULL ? alone : f->homes[flat.buckets[k].first].payload;
+    }
     plait_object_unlock(f->comm);
     drop_buckets(&old, old_buckets);
     plait_trace_forget(f->trace); /* its numbers are of the old buckets */
@@ -247,9 +232,9 @@ void plait_fusion_drop_layout(struct plait_fusion *f)
     if (f->stream != NULL)
         plait_fusion_device_drop(f);
     drop_buckets(&f->flat, f->buckets);
-    drop_buckets(&f->whole, f->extents);
     plait_computed_destroy(f->computed);
     plait_mem_free(f->memory);
+    free(f->homes);
     free(f->pieces);
     free(f->piece_of);
 }

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "computed.h"
+/*
+ * PLAIT_LAYOUT_COMPUTED: the first steps are measured, and buckets are computed from them.
+ *
+ * A layout is kept for one step that is not counted, and for COUNTED that are. Then rank 0 computes the next layout,
+ * and all ranks lay out their buckets anew. The last of LAYOUTS computed layouts stays. Its first steps are measured,
+ * too, to report what they expose.
+ */
+#include "fusion.h"
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -11,8 +18,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = PLAIT_COMPUTED_STEPS, COUNTED = PLAIT_COMPUTED_COUNTED };
+enum { COUNTED = 3, STEPS = 1 + COUNTED, LAYOUTS = 2 };
 #define LATENCY 65536.0 /* bytes that take about as long as none: below, times differ by chance rather than by bytes */
+
+/*
+ * Sums of the measured buckets of all layouts, for the line latency + bytes * rate: least squares, weighted such that
+ * errors count as parts of the time.
+ */
+struct fit {
+    double w, wx, wxx, wt, wxt;
+};
+
+struct plait_computed {
+    bool measuring;
+    uint32_t base;  /* rounds that had ended when the layout began */
+    double origin;  /* plait_clock() at the end of the step before: times count from it */
+    double *times;  /* of the counted steps; what the ranks exchange */
+    uint32_t *cuts; /* [ntensor] of the layout that is made */
+    struct fit fit;
+    struct plait_fusion_computed report;
+};
 
 /* ---- Measuring --------------------------------------------------------------------------------------------- */
 
@@ -26,69 +51,47 @@ bool plait_computed_allows(const struct plait_fusion *f, uint32_t round)
 {
     const struct plait_computed *c = f->computed;
 
-    return c == NULL || c->report.computed == PLAIT_COMPUTED_LAYOUTS || step_of(c, round) < STEPS;
+    return c == NULL || c->report.computed == LAYOUTS || step_of(c, round) < STEPS;
 }
 
-void plait_computed_ready(struct plait_fusion *f, uint32_t tensor, uint32_t round)
-{
-    const struct plait_computed *c = f->computed;
-
-    if (c != NULL && c->measuring && step_of(c, round) < STEPS)
-        c->ready[(size_t)step_of(c, round) * f->ntensor + tensor] = plait_clock();
-}
-
-struct plait_bucket_times *plait_computed_times(struct plait_fusion *f, uint32_t bucket, uint32_t round)
-{
-    const struct plait_computed *c = f->computed;
-
-    if (c == NULL || !c->measuring || step_of(c, round) >= STEPS)
-        return NULL;
-    return &c->times[(size_t)step_of(c, round) * f->ntensor + bucket];
-}
-
-void plait_computed_ended(struct plait_fusion *f, uint32_t bucket, uint32_t round)
-{
-    struct plait_computed *c = f->computed;
-
-    if (c != NULL && c->measuring && bucket == f->flat.nbucket - 1 && step_of(c, round) < STEPS)
-        c->origin[step_of(c, round) + 1] = plait_clock();
-}
-
-/* ---- What the ranks exchange: their counted steps ---------------------------------------------------------- */
-
-/* A step: ready times of tensors, then begins and ends of buckets; from the step's origin. */
-struct step {
-    double *ready, *begin, *end;
-};
-
+/* Times of a counted step, from the end of the step before: of ready tensors, then begin and end of each bucket. */
 static size_t size_of_step(const struct plait_fusion *f)
 {
     return f->ntensor + 2 * (size_t)f->flat.nbucket;
 }
 
-static struct step step_at(const struct plait_fusion *f, uint32_t s)
+static double *times_of(const struct plait_fusion *f, uint32_t counted)
 {
-    double *v = f->computed->vector + s * size_of_step(f);
-
-    return (struct step){ v, v + f->ntensor, v + f->ntensor + f->flat.nbucket };
+    return f->computed->times + counted * size_of_step(f);
 }
 
-static void write_steps(const struct plait_fusion *f)
+/* The clock shows time `i` of a round. */
+static void note(const struct plait_fusion *f, uint32_t round, size_t i, double clock)
 {
     const struct plait_computed *c = f->computed;
+    const uint32_t step = step_of(c, round);
 
-    for (uint32_t s = 0; s < COUNTED; s++) {
-        const struct step to = step_at(f, s);
-        const size_t from = (size_t)(s + STEPS - COUNTED) * f->ntensor;
-        const double origin = c->origin[s + STEPS - COUNTED];
-        for (uint32_t t = 0; t < f->ntensor; t++)
-            to.ready[t] = c->ready[from + t] - origin;
-        for (uint32_t k = 0; k < f->flat.nbucket; k++) {
-            to.begin[k] = c->times[from + k].begin - origin;
-            to.end[k] = c->times[from + k].end - origin;
-        }
-    }
+    if (step > 0 && step < STEPS)
+        times_of(f, step - 1)[i] = clock - c->origin;
 }
+
+void plait_computed_ready(struct plait_fusion *f, uint32_t tensor, uint32_t round)
+{
+    if (f->computed != NULL && f->computed->measuring)
+        note(f, round, tensor, plait_clock());
+}
+
+void plait_computed_bucket(struct plait_fusion *f, uint32_t bucket, uint32_t round, bool ends)
+{
+    if (f->computed == NULL || !f->computed->measuring)
+        return;
+    const double now = plait_clock();
+    note(f, round, f->ntensor + 2 * (size_t)bucket + ends, now);
+    if (ends && bucket == f->flat.nbucket - 1)
+        f->computed->origin = now;
+}
+
+/* ---- Of three counted steps -------------------------------------------------------------------------------- */
 
 _Static_assert(COUNTED == 3, "median() and mean() are of three");
 static double median(const double *x)
@@ -116,21 +119,17 @@ static double exposed(const struct plait_fusion *f)
     double x[COUNTED];
 
     for (uint32_t s = 0; s < COUNTED; s++)
-        x[s] = step_at(f, s).end[f->flat.nbucket - 1] - largest(step_at(f, s).ready, f->ntensor);
+        x[s] = times_of(f, s)[size_of_step(f) - 1] - largest(times_of(f, s), f->ntensor);
     return median(x);
 }
 
 /* ---- The time of bytes ------------------------------------------------------------------------------------- */
 
-/* The type in which a tensor travels. A whole layout has one bucket for each type. */
-static enum plait_dtype type_of(const struct plait_fusion *f, uint32_t tensor)
-{
-    return f->whole.buckets[f->whole.places[tensor].bucket].type;
-}
-
+/* Of a tensor, as it travels. */
 static size_t bytes_of(const struct plait_fusion *f, uint32_t tensor)
 {
-    const size_t bytes = f->tensors[tensor].count * plait_dtype_size(type_of(f, tensor));
+    const enum plait_dtype type = f->flat.buckets[f->flat.places[tensor].bucket].type;
+    const size_t bytes = f->tensors[tensor].count * plait_dtype_size(type);
 
     return (bytes + PLAIT_FUSION_ALIGN - 1) / PLAIT_FUSION_ALIGN * PLAIT_FUSION_ALIGN;
 }
@@ -141,16 +140,16 @@ static size_t bytes_of(const struct plait_fusion *f, uint32_t tensor)
  */
 static void add_buckets(struct plait_fusion *f)
 {
-    struct plait_fit *fit = &f->computed->fit;
+    struct fit *fit = &f->computed->fit;
 
     for (uint32_t k = 0; k < f->flat.nbucket; k++) {
         const struct plait_slab *slab = &f->flat.buckets[k];
         const double x = (double)(slab->count * plait_dtype_size(slab->type)), w = 1 / ((x + LATENCY) * (x + LATENCY));
         double time[COUNTED];
         for (uint32_t s = 0; s < COUNTED; s++) {
-            const struct step step = step_at(f, s);
-            const double begin = k > 0 ? fmax(step.begin[k], step.end[k - 1]) : step.begin[k];
-            time[s] = fmax(step.end[k] - begin, 1e-9);
+            const double *of = times_of(f, s) + f->ntensor + 2 * (size_t)k; /* begin and end */
+            const double begin = k > 0 ? fmax(of[0], of[-1]) : of[0];
+            time[s] = fmax(of[1] - begin, 1e-9);
         }
         fit->w += w;
         fit->wx += w * x;
@@ -165,7 +164,7 @@ struct prices {
     const double *bytes;  /* [ntensor + 1] of the tensors before */
 };
 
-static void fit(const struct plait_fit *x, struct prices *out)
+static void fit(const struct fit *x, struct prices *out)
 {
     const double det = x->w * x->wxx - x->wx * x->wx;
 
@@ -212,14 +211,13 @@ static void find_ready(const struct plait_fusion *f, double *ready)
     double first[COUNTED], x[COUNTED];
 
     for (uint32_t s = 0; s < COUNTED; s++) {
-        const double *of = step_at(f, s).ready;
-        first[s] = of[0];
+        first[s] = times_of(f, s)[0];
         for (uint32_t t = 1; t < f->ntensor; t++)
-            first[s] = fmin(first[s], of[t]);
+            first[s] = fmin(first[s], times_of(f, s)[t]);
     }
     for (uint32_t t = 0; t < f->ntensor; t++) {
         for (uint32_t s = 0; s < COUNTED; s++)
-            x[s] = step_at(f, s).ready[t] - first[s];
+            x[s] = times_of(f, s)[t] - first[s];
         ready[t] = median(x);
     }
 }
@@ -254,12 +252,17 @@ static enum plait_status lay_out(struct plait_fusion *f, uint32_t ncut, uint32_t
     return plait_fusion_change_layout(f, &l, round);
 }
 
-/* Rank 0 computes for all. A rank that fails by itself fails the comm. result: predicted, ncut, cuts. */
-static enum plait_status agree(struct plait_fusion *f, double *result)
+/*
+ * Rank 0 computes for all. A rank that fails by itself fails the comm. `times` get the maxima over the ranks, then
+ * what rank 0 has computed: the predicted time, the number of cuts, the cuts. Until this returns, no round begins.
+ */
+static enum plait_status change(struct plait_fusion *f)
 {
-    const size_t n = COUNTED * size_of_step(f);
+    struct plait_computed *c = f->computed;
+    double *result = c->times;
     uint32_t ncut = 0;
-    enum plait_status status = plait_reduce(f->comm, result, result, n, PLAIT_FLOAT64, PLAIT_MAX, 0, NULL);
+    enum plait_status status =
+        plait_reduce(f->comm, c->times, c->times, COUNTED * size_of_step(f), PLAIT_FLOAT64, PLAIT_MAX, 0, NULL);
 
     if (status == PLAIT_OK && f->rank == 0) {
         double predicted = 0;
@@ -267,23 +270,13 @@ static enum plait_status agree(struct plait_fusion *f, double *result)
         result[0] = predicted;
         result[1] = ncut;
         for (uint32_t k = 0; k < ncut; k++)
-            result[2 + k] = f->computed->cuts[k];
+            result[2 + k] = c->cuts[k];
     }
     if (status == PLAIT_OK)
         status = plait_broadcast(f->comm, result, result, 2 + (size_t)f->ntensor, PLAIT_FLOAT64, 0, NULL);
-    return status;
-}
-
-/* Until this returns, no round begins. */
-static enum plait_status change(struct plait_fusion *f)
-{
-    struct plait_computed *c = f->computed;
-    const double *result = c->vector;
-    enum plait_status status = agree(f, c->vector);
-
     if (status != PLAIT_OK)
         return status;
-    const uint32_t ncut = (uint32_t)result[1];
+    ncut = (uint32_t)result[1];
     for (uint32_t k = 0; k < ncut; k++)
         c->cuts[k] = (uint32_t)result[2 + k];
     status = plait_object_fail(f->comm, lay_out(f, ncut, c->base + STEPS));
@@ -300,11 +293,10 @@ enum plait_status plait_computed_step(struct plait_fusion *f)
 
     if (c == NULL || !c->measuring || step_of(c, plait_bucket_ended(&f->buckets[f->flat.nbucket - 1])) != STEPS - 1)
         return PLAIT_OK;
-    write_steps(f);
     c->report.seen = exposed(f);
     if (c->report.computed == 0)
         c->report.first = c->report.seen;
-    if (c->report.computed == PLAIT_COMPUTED_LAYOUTS) {
+    if (c->report.computed == LAYOUTS) {
         c->measuring = false;
         return PLAIT_OK;
     }
@@ -319,15 +311,10 @@ enum plait_status plait_computed_create(struct plait_fusion *f)
     const size_t n = f->ntensor;
     struct plait_computed *c = f->computed = calloc(1, sizeof *c);
 
-    if (c != NULL) {
-        c->measuring = true;
-        c->ready = calloc(STEPS * n, sizeof *c->ready);
-        c->times = calloc(STEPS * n, sizeof *c->times);
-        c->vector = calloc(COUNTED * 3 * n, sizeof *c->vector);
-        c->cuts = calloc(n, sizeof *c->cuts);
-    }
-    if (c == NULL || c->ready == NULL || c->times == NULL || c->vector == NULL || c->cuts == NULL)
+    if (c == NULL || (c->times = calloc(COUNTED * 3 * n, sizeof *c->times)) == NULL ||
+        (c->cuts = calloc(n, sizeof *c->cuts)) == NULL)
         return plait_fail_memory("out of memory for the times of %zu tensors", n);
+    c->measuring = true;
     return lay_out(f, first_cuts(f), 0);
 }
 
@@ -335,9 +322,7 @@ void plait_computed_destroy(struct plait_computed *c)
 {
     if (c == NULL)
         return;
-    free(c->ready);
     free(c->times);
-    free(c->vector);
     free(c->cuts);
     free(c);
 }

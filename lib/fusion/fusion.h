@@ -46,6 +46,11 @@ struct plait_flat { /* the place of each tensor: a pure function of tensors and 
     size_t bytes;               /* of payload */
 };
 
+struct plait_home { /* addresses of a tensor, which stay when a computed layout changes its bucket */
+    char *gradient;
+    char *payload; /* the caller's memory if it is alone in its first bucket, and travels in place */
+};
+
 struct plait_bucket {
     _Atomic uint64_t state; /* high half: rounds that have ended; low half: tensors not yet marked in the next one */
     uint32_t begun;         /* rounds that have begun; under the lock */
@@ -76,14 +81,8 @@ struct plait_fusion {
     char algorithm[PLAIT_MAX_SPEC];
 
     struct plait_flat flat;
-    struct plait_bucket *buckets; /* [flat.nbucket] */
-
-    /*
-     * PLAIT_LAYOUT_COMPUTED: one bucket of each type, for its memory. Buckets of all layouts are parts of it, so
-     * tensors stay where they are.
-     */
-    struct plait_flat whole;
-    struct plait_bucket *extents;    /* [whole.nbucket] */
+    struct plait_bucket *buckets;    /* [flat.nbucket] */
+    struct plait_home *homes;        /* [ntensor] */
     struct plait_computed *computed; /* or NULL */
 
     char *memory; /* library memory of all buckets */
@@ -155,9 +154,23 @@ void plait_flat_free(struct plait_flat *flat);
 
 /* buckets.c: make all that a layout needs. After an error drop() frees the parts that were made. */
 enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct plait_layout *layout);
-/* Of a whole layout: cut it into other buckets, of which `round` rounds have ended. Nothing is marked or in flight. */
+/* Computed: cut the memory into other buckets, of which `round` rounds have ended. Nothing is marked or in flight. */
 enum plait_status plait_fusion_change_layout(struct plait_fusion *f, const struct plait_layout *layout, uint32_t round);
 void plait_fusion_drop_layout(struct plait_fusion *f);
+
+/*
+ * computed.c. create: lay tensors out for the first steps; the fusion has one bucket of each type. It frees nothing
+ * after an error. allows: may this round begin? Not while the layout of the rounds before must still change. ready: the
+ * tensor is ready in its `round`; any thread. bucket: its packing begins in its `round`, or its unpacking ends; under
+ * the comm's lock. step: all rounds that began have ended; if enough are measured, compute the next layout; collective
+ * then.
+ */
+enum plait_status plait_computed_create(struct plait_fusion *f);
+void plait_computed_destroy(struct plait_computed *c);
+bool plait_computed_allows(const struct plait_fusion *f, uint32_t round);
+void plait_computed_ready(struct plait_fusion *f, uint32_t tensor, uint32_t round);
+void plait_computed_bucket(struct plait_fusion *f, uint32_t bucket, uint32_t round, bool ends);
+enum plait_status plait_computed_step(struct plait_fusion *f);
 
 /* step.c: progress, and the tensors that a rank lacks. Marks of ranks on other hosts are not visible. */
 extern const struct plait_owned plait_fusion_owned;
@@ -186,9 +199,6 @@ enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bu
 /* The all-gather of weights waits for the caller's stream; gathered() makes the stream wait for the all-gather. */
 enum plait_status plait_fusion_device_gather(struct plait_fusion *f);
 enum plait_status plait_fusion_device_gathered(struct plait_fusion *f);
-
-/* Address of a tensor's gradient. */
-void *plait_fusion_place(const struct plait_fusion *f, uint32_t tensor);
 
 /*
  * Times of this rank's tensors and buckets (trace.c). Without options.trace there is no trace, and no clock is read:

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "computed.h"
 #include "pass.h"
 
 #include <stdio.h>
@@ -90,7 +89,7 @@ static void pack_tensor(const struct plait_fusion *f, uint32_t t, uint32_t bucke
 {
     const struct plait_tensor *x = &f->tensors[t];
     const struct plait_vector to = payload_at(f, bucket, f->flat.places[t].start);
-    const struct plait_vector from = { plait_fusion_place(f, t), x->type };
+    const struct plait_vector from = { f->homes[t].gradient, x->type };
 
     if (plait_fusion_skips(f, t))
         memset(to.data, 0, x->count * plait_dtype_size(to.type));
@@ -146,11 +145,9 @@ static bool is_complete(const struct plait_bucket *b)
 static void begin(struct plait_fusion *f, uint32_t k)
 {
     struct plait_bucket *b = &f->buckets[k];
-    struct plait_bucket_times *times = plait_computed_times(f, k, b->begun + 1);
 
     const double start = plait_trace_now(f->trace);
-    if (times != NULL)
-        times->begin = plait_clock();
+    plait_computed_bucket(f, k, b->begun + 1, false);
     pack_bucket(f, k);
     plait_trace_add(f->trace, PLAIT_TRACE_PACK, k, start);
     b->began = plait_trace_now(f->trace);
@@ -166,14 +163,12 @@ static void begin(struct plait_fusion *f, uint32_t k)
 static void unpack(struct plait_fusion *f, uint32_t k)
 {
     struct plait_bucket *b = &f->buckets[k];
-    struct plait_bucket_times *times = plait_computed_times(f, k, b->begun);
 
     plait_trace_add(f->trace, PLAIT_TRACE_TRANSFER, k, b->began);
     plait_trace_change(f->trace, -1, 0);
     const double start = plait_trace_now(f->trace);
     unpack_bucket(f, k);
-    if (times != NULL)
-        times->end = plait_clock();
+    plait_computed_bucket(f, k, b->begun, true);
     plait_trace_add(f->trace, PLAIT_TRACE_UNPACK, k, start);
     b->unpacked = true;
 }
@@ -185,7 +180,6 @@ static void end(struct plait_fusion *f, uint32_t k)
     const uint32_t n = f->flat.buckets[k].ntensor;
 
     f->nflying--;
-    plait_computed_ended(f, k, b->begun);
     atomic_store_explicit(&b->state, plait_bucket_state(b->begun, n), memory_order_release);
     plait_owner_ended(f->comm, n);
 }
