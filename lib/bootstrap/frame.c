@@ -211,12 +211,17 @@ enum plait_status plait_frame_write_fds(int fd, const int *fds, uint32_t n, doub
     }
 }
 
-enum plait_status plait_frame_read_fds(int fd, int *fds, uint32_t n, double until, struct plait_error *error, bool *all)
+enum plait_status plait_frame_read_fds(int fd, int *fds, uint32_t n, double until, struct plait_error *error)
 {
     struct head head;
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(PLAIT_FRAME_FDS * sizeof(int))];
     struct iovec iov = { &head, sizeof head };
-    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+    struct msghdr m = { /* the kernel closes descriptors that are not expected */
+                        .msg_iov = &iov,
+                        .msg_iovlen = 1,
+                        .msg_control = control,
+                        .msg_controllen = CMSG_LEN(n * sizeof(int))
+    };
     enum plait_status status;
     ssize_t got;
 
@@ -232,16 +237,14 @@ enum plait_status plait_frame_read_fds(int fd, int *fds, uint32_t n, double unti
         return PLAIT_ERR_PEER;
     const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     const size_t came = c != NULL && c->cmsg_type == SCM_RIGHTS ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
-    for (size_t i = 0; i < came; i++) {
-        int one;
-        memcpy(&one, CMSG_DATA(c) + i * sizeof one, sizeof one);
-        one = plait_descriptor_keep(one, PLAIT_FOR_RANKS);
-        if (i < n)
-            fds[i] = one;
-        else
-            plait_descriptor_close(one); /* more than expected */
-    }
-    *all = came >= n;
+    if (came > 0)
+        memcpy(fds, CMSG_DATA(c), came * sizeof *fds);
+    for (size_t i = 0; i < came; i++)
+        fds[i] = plait_descriptor_keep(fds[i], PLAIT_FOR_RANKS);
     status = plait_frame_receive(fd, (char *)&head + got, sizeof head - (size_t)got, until);
-    return status != PLAIT_OK ? status : read_rest(fd, &head, NULL, 0, until, error);
+    if (status == PLAIT_OK)
+        status = read_rest(fd, &head, NULL, 0, until, error);
+    if (status == PLAIT_OK && error->status == PLAIT_OK && came < n)
+        return plait_fail_errno(EMFILE, "comm creation: no room for %u descriptors of another process", n);
+    return status;
 }

@@ -64,10 +64,9 @@ enum plait_status plait_frame_write_fds(int fd, const int *fds, uint32_t n, doub
 enum plait_status plait_frame_read(int fd, void *data, size_t bytes, double until, struct plait_error *error);
 
 /*
- * Read a frame with n descriptors. *all is false when this process had no room for all of them: those that arrived are
- * in fds, the rest is -1, and the connection stays usable.
+ * Read a frame with n descriptors. PLAIT_ERR_SYSTEM: this process has no room for all of them; those that arrived are
+ * in fds, the rest is -1, also after other errors.
  */
-enum plait_status plait_frame_read_fds(int fd, int *fds, uint32_t n, double until, struct plait_error *error,
-                                       bool *all);
+enum plait_status plait_frame_read_fds(int fd, int *fds, uint32_t n, double until, struct plait_error *error);
 
 #endif

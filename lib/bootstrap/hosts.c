@@ -77,16 +77,11 @@ unsigned plait_hosts_list(const struct plait_hosts *hosts, uint16_t port, union 
     unsigned n = 0;
 
     for (size_t at = 0; at < end && n < PLAIT_MOST_ADDRESSES; at += 1 + size_of(hosts->packed[at]), n++) {
+        const bool v4 = hosts->packed[at] == 4;
         memset(&out[n], 0, sizeof out[n]);
-        if (hosts->packed[at] == 4) {
-            out[n].v4.sin_family = AF_INET;
-            out[n].v4.sin_port = htons(port);
-            memcpy(&out[n].v4.sin_addr, hosts->packed + at + 1, 4);
-        } else {
-            out[n].v6.sin6_family = AF_INET6;
-            out[n].v6.sin6_port = htons(port);
-            memcpy(&out[n].v6.sin6_addr, hosts->packed + at + 1, 16);
-        }
+        out[n].any.sa_family = v4 ? AF_INET : AF_INET6;
+        *(v4 ? &out[n].v4.sin_port : &out[n].v6.sin6_port) = htons(port);
+        memcpy(v4 ? (void *)&out[n].v4.sin_addr : &out[n].v6.sin6_addr, hosts->packed + at + 1, v4 ? 4 : 16);
     }
     return n;
 }

@@ -127,22 +127,13 @@ static struct plait_client *evict(struct plait_listener *l)
     return oldest;
 }
 
-/* A free slot, if need be that of a client whose turn is over. NULL: none yet. */
-static struct plait_client *make_room(struct plait_listener *l)
+/* A slot that is free, or one that is taken; NULL: there is none. */
+static struct plait_client *find_slot(struct plait_listener *l, bool taken)
 {
     for (unsigned i = 0; i < PLAIT_MOST_CLIENTS; i++)
-        if (l->clients[i].fd < 0)
+        if ((l->clients[i].fd >= 0) == taken)
             return &l->clients[i];
-    return evict(l);
-}
-
-static bool has_clients(const struct plait_listener *l)
-{
-    unsigned i = 0;
-
-    while (i < PLAIT_MOST_CLIENTS && l->clients[i].fd < 0)
-        i++;
-    return i < PLAIT_MOST_CLIENTS;
+    return NULL;
 }
 
 static enum plait_status accept_client(struct plait_listener *l, int listener)
@@ -151,13 +142,14 @@ static enum plait_status accept_client(struct plait_listener *l, int listener)
 
     if (poll(&(struct pollfd){ .fd = listener, .events = POLLIN }, 1, 0) <= 0)
         return PLAIT_OK;
-    struct plait_client *c = make_room(l);
+    struct plait_client *c = find_slot(l, false);
+    c = c != NULL ? c : evict(l);
     l->paused = c == NULL;
     if (c == NULL)
         return PLAIT_OK;
     const int fd = plait_descriptor_keep(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), PLAIT_FOR_RANKS);
     const bool full = fd < 0 && (errno == EMFILE || errno == ENFILE);
-    if (full && has_clients(l)) {
+    if (full && find_slot(l, true) != NULL) {
         l->paused = evict(l) == NULL; /* clients hold descriptors and will release them */
         return PLAIT_OK;
     }

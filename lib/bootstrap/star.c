@@ -188,25 +188,6 @@ struct sharing { /* one plait_bootstrap_share(), inside this rank's node */
     double until;
 };
 
-static enum plait_status read_fds(const struct sharing *h, uint32_t rank, int *fds, uint32_t n, bool *all)
-{
-    struct plait_error error;
-
-    return result_of(h->b, rank, plait_frame_read_fds(socket_of(h->s, rank), fds, n, h->until, &error, all), &error);
-}
-
-/* The result of writing to `rank`: if it failed, the reason that `rank` may have sent before it closed its end. */
-static enum plait_status reason_of(const struct sharing *h, uint32_t rank, enum plait_status status)
-{
-    return status == PLAIT_ERR_PEER ? plait_star_read(h->b, h->s, rank, NULL, 0, plait_clock() + PLAIT_TELL)
-                                    : plait_star_blame(h->b, rank, status);
-}
-
-static enum plait_status no_room(uint32_t n)
-{
-    return plait_fail_errno(EMFILE, "comm creation: no room for %u descriptors of another process", n);
-}
-
 static bool gives_to(const struct sharing *h, uint32_t from, uint32_t to)
 {
     return h->gives[from] && from != to && plait_node_of(&h->b->nodes, from) == plait_node_of(&h->b->nodes, to);
@@ -225,20 +206,44 @@ static uint32_t next_batch(const struct sharing *h, uint32_t to, uint32_t first,
     return r;
 }
 
-/* The hub sends one rank the descriptors of all others. */
-static enum plait_status send_fds(const struct sharing *h, uint32_t to)
+/* An error of this rank's own, as no room for descriptors, ends the exchange. */
+static enum plait_status read_fds(const struct sharing *h, uint32_t rank, int *fds, uint32_t n)
 {
-    int some[PLAIT_FRAME_FDS];
+    struct plait_error error;
+    const enum plait_status status = plait_frame_read_fds(socket_of(h->s, rank), fds, n, h->until, &error);
+
+    return status == PLAIT_ERR_SYSTEM ? leave(h->b, h->s, status) : result_of(h->b, rank, status, &error);
+}
+
+/* If it fails: the reason that `rank` may have sent before it closed its end. */
+static enum plait_status write_fds(const struct sharing *h, uint32_t rank, const int *fds, uint32_t n)
+{
+    const enum plait_status status = plait_frame_write_fds(socket_of(h->s, rank), fds, n, h->until);
+
+    if (status == PLAIT_ERR_SYSTEM)
+        return leave(h->b, h->s, status);
+    return status == PLAIT_ERR_PEER ? plait_star_read(h->b, h->s, rank, NULL, 0, plait_clock() + PLAIT_TELL)
+                                    : plait_star_blame(h->b, rank, status);
+}
+
+/* Pass the descriptors for rank `to`: the hub writes them to it, it reads them from the hub. */
+static enum plait_status pass_all(const struct sharing *h, uint32_t to)
+{
+    const bool writes = h->b->rank == h->s->hub;
+    int some[PLAIT_FRAME_FDS], *at;
     enum plait_status status = PLAIT_OK;
 
-    for (uint32_t first = 0, end, have; first < h->b->nrank && status == PLAIT_OK; first = end) {
-        end = next_batch(h, to, first, &have);
-        int *at = some;
-        for (uint32_t r = first; r < end; r++)
-            if (gives_to(h, r, to))
-                at = (int *)memcpy(at, h->all + r * h->n, h->n * sizeof *at) + h->n;
-        if (have > 0)
-            status = plait_frame_write_fds(h->s->peers[to].fd, some, have, h->until);
+    for (uint32_t r = 0, end, have; r < h->b->nrank && status == PLAIT_OK;) {
+        end = next_batch(h, to, r, &have);
+        if (have > 0 && !writes)
+            status = read_fds(h, h->s->hub, some, have);
+        for (at = some; r < end; r++)
+            if (gives_to(h, r, to)) {
+                memcpy(writes ? at : h->all + r * h->n, writes ? h->all + r * h->n : at, h->n * sizeof *at);
+                at += h->n;
+            }
+        if (have > 0 && writes)
+            status = write_fds(h, to, some, have);
     }
     return status;
 }
@@ -247,48 +252,25 @@ static enum plait_status send_fds(const struct sharing *h, uint32_t to)
 static enum plait_status relay(const struct sharing *h)
 {
     enum plait_status status = PLAIT_OK;
-    bool came = true;
 
-    for (uint32_t r = 0; r < h->b->nrank && status == PLAIT_OK && came; r++)
+    for (uint32_t r = 0; r < h->b->nrank && status == PLAIT_OK; r++)
         if (gives_to(h, r, h->s->hub))
-            status = read_fds(h, r, h->all + r * h->n, h->n, &came);
-    if (status == PLAIT_OK && !came)
-        return leave(h->b, h->s, no_room(h->n));
+            status = read_fds(h, r, h->all + r * h->n, h->n);
     for (uint32_t to = 0; to < h->b->nrank && status == PLAIT_OK; to++)
-        if (gives_to(h, to, h->s->hub)) {
-            status = send_fds(h, to);
-            if (status == PLAIT_ERR_SYSTEM)
-                return leave(h->b, h->s, status);
-            status = reason_of(h, to, status);
-        }
+        if (gives_to(h, to, h->s->hub))
+            status = pass_all(h, to);
     return status == PLAIT_OK ? PLAIT_OK : give_up(h->b, h->s, status);
 }
 
-/* The others send theirs and receive all. A rank without room for some receives the rest, as the hub goes on. */
+/* The others send theirs and receive all. */
 static enum plait_status exchange(const struct sharing *h, const int *mine)
 {
-    int some[PLAIT_FRAME_FDS];
-    enum plait_status status = plait_frame_write_fds(h->s->root, mine, h->n, h->until);
-    bool room = true;
+    enum plait_status status = write_fds(h, h->s->hub, mine, h->n);
 
-    if (status == PLAIT_ERR_SYSTEM) /* this rank's own error */
-        return leave(h->b, h->s, status);
-    status = reason_of(h, h->s->hub, status);
-    for (uint32_t first = 0, end, have; first < h->b->nrank && status == PLAIT_OK; first = end) {
-        bool came = true;
-        end = next_batch(h, h->b->rank, first, &have);
-        if (have > 0)
-            status = read_fds(h, h->s->hub, some, have, &came);
-        const int *at = some;
-        for (uint32_t r = first; have > 0 && r < end; r++)
-            if (gives_to(h, r, h->b->rank)) {
-                memcpy(h->all + r * h->n, at, h->n * sizeof *at); /* -1 for those that did not arrive */
-                at += h->n;
-            }
-        room &= came;
-    }
-    h->s->over = status != PLAIT_OK;
-    return status == PLAIT_OK && !room ? no_room(h->n) : status;
+    if (status == PLAIT_OK)
+        status = pass_all(h, h->b->rank);
+    h->s->over |= status != PLAIT_OK;
+    return status;
 }
 
 enum plait_status plait_bootstrap_share(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n,
