@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "plugin.h"
 
+#include "base/config.h"
 #include "base/descriptor.h"
 #include "base/fork.h"
 #include "base/status.h"
@@ -119,4 +120,57 @@ bool plait_plugin_open_net(const struct plait_net_plugin *plugin, const struct p
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     pthread_mutex_unlock(&lock);
     return opened;
+}
+
+/* ---- Files of users, and the plug-in that knows their form ------------------------------------------------------- */
+
+enum plait_status plait_plugin_load_files(const char *name, const struct plait_files_plugin **out)
+{
+    struct plait_config config;
+    struct plait_saved_error e;
+    const void *plugin;
+    enum plait_status status = plait_config_load(&config);
+
+    if (status == PLAIT_OK)
+        status = plait_plugin_load(&plait_plugin_json, config.plugins, &plugin);
+    if (status != PLAIT_OK) {
+        plait_save_error(&e, status);
+        return plait_fail(status, "%s: %s", name, e.text);
+    }
+    *out = plugin;
+    return PLAIT_OK;
+}
+
+/* A zero byte in it, which is no text, ends it and is counted. */
+enum plait_status plait_file_read(const char *path, char **text, size_t *bytes)
+{
+    FILE *f = plait_descriptor_stream(open(path, O_RDONLY | O_CLOEXEC), "r");
+    size_t room = 1;
+
+    if (f == NULL)
+        return plait_fail_errno(errno, "%s", path);
+    *text = calloc(1, room); /* stays so if the file is empty */
+    errno = 0;
+    const ssize_t n = getdelim(text, &room, '\0', f);
+    const int error = n < 0 ? errno : 0;
+    fclose(f);
+    *bytes = n > 0 ? (size_t)n : 0;
+    if (error == 0)
+        return PLAIT_OK;
+    free(*text);
+    return plait_fail_errno(error, "%s", path);
+}
+
+enum plait_status plait_file_write(const char *path, const char *text)
+{
+    const bool standard = strcmp(path, "-") == 0;
+    FILE *f =
+        standard ? stdout : plait_descriptor_stream(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), "w");
+
+    if (f == NULL)
+        return plait_fail_errno(errno, "%s", path);
+    const bool written = fputs(text, f) >= 0 && fflush(f) == 0;
+    const int error = errno;
+    const bool closed = standard || fclose(f) == 0;
+    return written && closed ? PLAIT_OK : plait_fail_errno(written ? errno : error, "%s: cannot be written", path);
 }
