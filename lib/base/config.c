@@ -202,7 +202,9 @@ static const char *origin(const struct reading *r, size_t i)
 static enum plait_status parse(const struct plait_config_row *row, const char *value, const char *from,
                                struct plait_config *out)
 {
-    const char *allowed = row->parse(value, (char *)out + row->offset);
+    void *field = (char *)out + row->offset;
+    const char *allowed =
+        row->parse != NULL ? row->parse(value, field) : plait_config_word(row->words, value, field, NULL);
 
     return allowed == NULL ? PLAIT_OK
                            : plait_fail(PLAIT_ERR_CONFIG, "%s='%s' (%s): allowed is %s", row->name,

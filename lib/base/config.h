@@ -94,10 +94,14 @@ void plait_config_variable(const char *name, char out[PLAIT_VARIABLE]);
 struct plait_config_row {
     const char *name, *initial, *text;
     size_t offset;
-    /* Writes *field and returns NULL; or leaves *field and returns a text that says what is allowed. */
+    /* Writes *field and returns NULL; or leaves *field and returns a text that says what is allowed. NULL: `words`. */
     const char *(*parse)(const char *text, void *field);
-    bool secret; /* never print the value */
+    const char *words; /* "a, b or c": the int at `offset` gets the word's place in the list */
+    bool secret;       /* never print the value */
 };
+
+/* Find the text in such a list. NULL: *place or, if that is NULL, *copy gets the word; else the list. */
+const char *plait_config_word(const char *list, const char *text, int *place, char *copy);
 
 #define PLAIT_NSETTING 32
 extern const struct plait_config_row plait_config_rows[PLAIT_NSETTING];

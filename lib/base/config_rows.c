@@ -28,8 +28,7 @@ static const char *parse_algo(const char *text, void *field)
     return length < (int)room ? NULL : "at most 63 characters";
 }
 
-/* Find the text in a list such as "a, b or c". NULL: *place or, if that is NULL, *copy gets the word; else the list. */
-static const char *find_word(const char *list, const char *text, int *place, char *copy)
+const char *plait_config_word(const char *list, const char *text, int *place, char *copy)
 {
     char word[16];
     int i = 0;
@@ -50,39 +49,14 @@ static const char *find_word(const char *list, const char *text, int *place, cha
     return list;
 }
 
-static const char *parse_flag(const char *text, void *field)
-{
-    return find_word("0 or 1", text, field, NULL);
-}
-
-static const char *parse_cma(const char *text, void *field)
-{
-    return find_word("0, 1 or auto", text, field, NULL); /* enum plait_cma */
-}
-
-static const char *parse_log(const char *text, void *field)
-{
-    return find_word("error, warn, info or debug", text, field, NULL); /* enum plait_log_level */
-}
-
-static const char *parse_bind(const char *text, void *field)
-{
-    return find_word("none, core, cache or package", text, field, NULL); /* enum plait_bind */
-}
-
-static const char *parse_mpi(const char *text, void *field)
-{
-    return find_word("on, off or report", text, field, NULL);
-}
-
 static const char *parse_isa(const char *text, void *field) /* which is "" before, here and below */
 {
-    return *text != '\0' ? find_word("scalar, avx2 or avx512", text, NULL, field) : NULL;
+    return *text != '\0' ? plait_config_word("scalar, avx2 or avx512", text, NULL, field) : NULL;
 }
 
 static const char *parse_launcher(const char *text, void *field)
 {
-    return *text != '\0' ? find_word("torchrun, slurm, openmpi, mpich or none", text, NULL, field) : NULL;
+    return *text != '\0' ? plait_config_word("torchrun, slurm, openmpi, mpich or none", text, NULL, field) : NULL;
 }
 
 /* A value has at most 255 characters, for which all fields for paths have room. */
@@ -208,23 +182,23 @@ const struct plait_config_row plait_config_rows[] = {
       "core, cache or package: bind the thread that creates its first comm, and threads that it starts, to one of "
       "these, "
       "spread over the host's in the order of its ranks; a rank that its launcher has bound stays so; none: as it is",
-      FIELD(bind), parse_bind },
+      FIELD(bind), .words = "none, core, cache or package" },
     { "PLAIT_CALIBRATE", "1",
       "1: the first comm of a process times copies (at most 20 ms), to choose copy modes and algorithms; 0: "
       "built-in speeds",
-      FIELD(calibrate), parse_flag },
+      FIELD(calibrate), .words = "0 or 1" },
     { "PLAIT_CHECK", "0", "1: prove every plan, and what it is bound to, before its first run", FIELD(check),
-      parse_flag },
+      .words = "0 or 1" },
     { "PLAIT_CMA", "auto",
       "how ranks of one host read each other's ordinary memory if nothing is reduced; 1: single copy by the kernel; "
       "0: staging buffers; auto: the faster one (PLAIT_CALIBRATE)",
-      FIELD(cma), parse_cma },
+      FIELD(cma), .words = "0, 1 or auto" },
     { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_path },
     { "PLAIT_CUDA_DRIVER", "", "for tests: file to load as CUDA's driver; empty: libcuda.so.1", FIELD(cuda_driver),
       parse_path },
     { "PLAIT_DEADLINE", "600", "seconds until a stalled operation fails", FIELD(deadline), parse_seconds },
     { "PLAIT_FOR_TESTS", "0", "1: this is a test, which may slow Plait down with PLAIT_PACE", FIELD(for_tests),
-      parse_flag },
+      .words = "0 or 1" },
     { "PLAIT_HOSTS", "automatic",
       "for tests, with PLAIT_FOR_TESTS=1: a comm's ranks behave as if on so many hosts, 255 at most; automatic: as "
       "they are",
@@ -239,14 +213,14 @@ const struct plait_config_row plait_config_rows[] = {
       "launcher that started this process: torchrun, slurm, openmpi, mpich, none; empty: found by its variables",
       FIELD(launcher), parse_launcher },
     { "PLAIT_LOG", "warn", "least important log lines that are shown: error, warn, info, debug", FIELD(log),
-      parse_log },
+      .words = "error, warn, info or debug" },
     { "PLAIT_LOG_FILE", "",
       "file that log lines are added to, with %h for the host and %p for the process; empty: stderr", FIELD(log_file),
       parse_path },
     { "PLAIT_MPI", "on",
       "libplait-mpi.so, equal on all ranks; off: all collectives run in MPI; report: on, and rank 0 shows at the end "
       "which calls ran where",
-      FIELD(mpi), parse_mpi },
+      FIELD(mpi), .words = "on, off or report" },
     { "PLAIT_NCCL_FUSION", "4M",
       "libnccl.so.2: bytes up to which the all-reduces of a group become one operation, equal on all ranks; 0: no "
       "fusion",
@@ -263,15 +237,16 @@ const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_PLUGINS", "", "folder of the plug-ins (plait-ucx.so); empty: plait/ beside libplait", FIELD(plugins),
       parse_path },
     { "PLAIT_PORTS", "20000-29999", "ports at which rank 0 of a comm over TCP may listen", FIELD(ports), parse_ports },
-    { "PLAIT_PROGRESS", "0", "1: a thread drives pending operations of every comm", FIELD(progress), parse_flag },
+    { "PLAIT_PROGRESS", "0", "1: a thread drives pending operations of every comm", FIELD(progress),
+      .words = "0 or 1" },
     { "PLAIT_RACK", "",
       "name of the rack, or switch, of this host, each rank's own: a level of hierarchical algorithms; empty: not "
       "known",
       FIELD(rack), parse_name },
     { "PLAIT_REPRODUCIBLE", "0", "1: results of every comm have bits that do not depend on algorithm, slices or fusion",
-      FIELD(reproducible), parse_flag },
+      FIELD(reproducible), .words = "0 or 1" },
     { "PLAIT_REQUIRE_SECRET", "0", "1: under a launcher, no comm over TCP without a secret", FIELD(require_secret),
-      parse_flag },
+      .words = "0 or 1" },
     { "PLAIT_SECRET", "",
       "under a launcher, secret of the job: only ranks with the same one may join; empty: the one in ~/.plait-secret, "
       "a file of mode 0600 (plait-info --make-secret)",
