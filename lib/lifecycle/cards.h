@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Cards: each rank's description of itself, exchanged when a comm is created. */
+/* Cards: each rank's description of itself, exchanged when a comm is created; what follows from them. */
 #ifndef PLAIT_LIB_LIFECYCLE_CARDS_H
 #define PLAIT_LIB_LIFECYCLE_CARDS_H
 
+#include "bootstrap/bootstrap.h"
 #include "comm/comm.h"
 
 #include <sched.h>
@@ -40,5 +41,26 @@ enum plait_status plait_cards_check(const struct plait_card *all, uint32_t nrank
 
 /* PLAIT_ERR_MISMATCH: `what` is a on rank 0 and b on this rank. */
 enum plait_status plait_cards_differ(uint32_t rank, const char *what, const char *a, const char *b);
+
+/*
+ * levels.c: which ranks are near each other. Set the comm's levels, equal on all ranks. None if they would say no more
+ * than its nodes.
+ *
+ * node  [nrank] ranks of a node share memory; the comm's own map of nodes goes before it
+ */
+enum plait_status plait_levels_find(struct plait_comm *comm, const struct plait_card *all, const uint32_t *node);
+
+/*
+ * speeds.c: the speeds of a new comm's hosts, timed, agreed on, and made into the model that picks algorithms.
+ *
+ * time: if the process of the node's lowest rank, `first`, has timed no copies yet, it does so now, with the node's
+ * next rank of another process. Returns memory that the caller frees after the next agreement, or NULL.
+ *
+ * agree: the last agreement of a creation. Each rank shows the speeds that it knows: the lowest rank of each node
+ * decides on the node's copy modes, and rank 0 on the algorithms of all.
+ */
+void *plait_speeds_time(struct plait_comm *comm, const struct plait_card *all, const uint32_t *node, uint32_t first);
+enum plait_status plait_speeds_agree(struct plait_comm *comm, struct plait_bootstrap *boot, const uint32_t *node,
+                                     uint32_t first, enum plait_status own);
 
 #endif

@@ -2,8 +2,6 @@
 #include "life.h"
 
 #include "cards.h"
-#include "levels.h"
-#include "speeds.h"
 
 #include "base/descriptor.h"
 #include "base/status.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "levels.h"
+#include "cards.h"
 
 #include "base/status.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "speeds.h"
+#include "cards.h"
 
 #include "base/status.h"
 #include "engine/model.h"
