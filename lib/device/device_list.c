@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "device_list.h"
+#include "device_whole.h"
 
 #include "base/status.h"
 #include "failure/failure.h"

@@ -2,7 +2,6 @@
 #include "device_whole.h"
 
 #include "base/status.h"
-#include "device_list.h"
 #include "failure/failure.h"
 #include "plan/plan_check.h"
 #include "progress/detector.h"
