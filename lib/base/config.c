@@ -25,7 +25,7 @@ extern char **environ;
 
 #define IS_FILE(row) ((row)->offset == offsetof(struct plait_config, file)) /* PLAIT_CONFIG */
 
-/* The raw value of a row ("": the default) and where it was set. */
+/* The raw value of a row ("": the default) and where it was set ("": nowhere). */
 struct found {
     char value[256], origin[256];
 };
@@ -189,16 +189,6 @@ static enum plait_status gather(struct reading *r)
     return status;
 }
 
-static const char *effective(const struct reading *r, size_t i)
-{
-    return r->row[i].value[0] != '\0' ? r->row[i].value : plait_config_rows[i].initial;
-}
-
-static const char *origin(const struct reading *r, size_t i)
-{
-    return r->row[i].origin[0] != '\0' ? r->row[i].origin : "default";
-}
-
 static enum plait_status parse(const struct plait_config_row *row, const char *value, const char *from,
                                struct plait_config *out)
 {
@@ -211,12 +201,19 @@ static enum plait_status parse(const struct plait_config_row *row, const char *v
                                         row->secret ? "(secret)" : value, from, allowed);
 }
 
-static enum plait_status parse_row(const struct reading *r, size_t i, struct plait_config *out)
+/* A row without a value gets its default. */
+static enum plait_status parse_row(struct reading *r, size_t i, struct plait_config *out)
 {
-    return parse(&plait_config_rows[i], effective(r, i), origin(r, i), out);
+    struct found *found = &r->row[i];
+
+    if (found->value[0] == '\0')
+        strcpy(found->value, plait_config_rows[i].initial);
+    if (found->origin[0] == '\0')
+        strcpy(found->origin, "default");
+    return parse(&plait_config_rows[i], found->value, found->origin, out);
 }
 
-static enum plait_status parse_all(const struct reading *r, struct plait_config *out)
+static enum plait_status parse_all(struct reading *r, struct plait_config *out)
 {
     struct plait_config config;
     enum plait_status status = PLAIT_OK;
@@ -277,7 +274,7 @@ static void warn_unknown(const struct reading *r)
 /* ---- Entry points -------------------------------------------------------------------------------- */
 
 /* Parse every row; when all are valid, set up the log and warn. */
-static enum plait_status apply(const struct reading *r, struct plait_config *out)
+static enum plait_status apply(struct reading *r, struct plait_config *out)
 {
     const enum plait_status status = parse_all(r, out);
 
@@ -302,17 +299,13 @@ enum plait_status plait_config_load(struct plait_config *out)
 enum plait_status plait_config_parse(const char *path, const char *text, size_t bytes, struct plait_config *out)
 {
     struct reading r;
-    enum plait_status status;
+    enum plait_status status = begin(&r);
 
-    status = begin(&r);
     r.path = path;
-    r.text = malloc(bytes + 1);
-    if (status == PLAIT_OK && r.text == NULL)
-        status = plait_fail_memory("no memory for %zu bytes of %s", bytes, path);
-    if (status == PLAIT_OK) {
-        snprintf(r.text, bytes + 1, "%.*s", (int)bytes, text);
-        status = check_text(&r, bytes);
-    }
+    r.text = strndup(text, bytes);
+    if (status == PLAIT_OK)
+        status =
+            r.text != NULL ? check_text(&r, bytes) : plait_fail_memory("no memory for %zu bytes of %s", bytes, path);
     if (status == PLAIT_OK)
         status = gather_file(&r);
     if (status == PLAIT_OK)
@@ -367,9 +360,8 @@ enum plait_status plait_config_get(size_t i, struct plait_setting *out)
     if (status == PLAIT_OK) {
         out->name = plait_config_rows[i].name;
         out->text = plait_config_rows[i].text;
-        const char *value = effective(&r, i);
-        strcpy(out->value, plait_config_rows[i].secret && value[0] != '\0' ? "(secret)" : value);
-        strcpy(out->origin, origin(&r, i));
+        strcpy(out->value, plait_config_rows[i].secret && r.row[i].value[0] != '\0' ? "(secret)" : r.row[i].value);
+        strcpy(out->origin, r.row[i].origin);
     }
     end(&r);
     return status;
