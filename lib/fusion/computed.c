@@ -16,7 +16,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { COUNTED = 3, STEPS = 1 + COUNTED, LAYOUTS = 2 };
 #define LATENCY 65536.0 /* bytes that take about as long as none: below, times differ by chance rather than by bytes */
@@ -29,12 +28,19 @@ struct fit {
     double w, wx, wxx, wt, wxt;
 };
 
+struct next { /* layout: what rank 0 tells the others */
+    double predicted;
+    uint32_t ncut;
+    uint32_t cuts[]; /* [ntensor] */
+};
+
 struct plait_computed {
     bool measuring;
-    uint32_t base;  /* rounds that had ended when the layout began */
-    double origin;  /* plait_clock() at the end of the step before: times count from it */
-    double *times;  /* of the counted steps; what the ranks exchange */
-    uint32_t *cuts; /* [ntensor] of the layout that is made */
+    uint32_t base;         /* rounds that had ended when the layout began */
+    _Atomic double origin; /* plait_clock() at the end of the step before: times count from it */
+    double *times;         /* of the counted steps */
+    struct next *next;
+    size_t next_bytes;
     struct fit fit;
     struct plait_fusion_computed report;
 };
@@ -93,15 +99,10 @@ void plait_computed_bucket(struct plait_fusion *f, uint32_t bucket, uint32_t rou
 
 /* ---- Of three counted steps -------------------------------------------------------------------------------- */
 
-_Static_assert(COUNTED == 3, "median() and mean() are of three");
+_Static_assert(COUNTED == 3, "median() is of three");
 static double median(const double *x)
 {
     return fmax(fmin(x[0], x[1]), fmin(fmax(x[0], x[1]), x[2]));
-}
-
-static double mean(const double *x)
-{
-    return (x[0] + x[1] + x[2]) / 3;
 }
 
 static double largest(const double *x, uint32_t n)
@@ -145,17 +146,17 @@ static void add_buckets(struct plait_fusion *f)
     for (uint32_t k = 0; k < f->flat.nbucket; k++) {
         const struct plait_slab *slab = &f->flat.buckets[k];
         const double x = (double)(slab->count * plait_dtype_size(slab->type)), w = 1 / ((x + LATENCY) * (x + LATENCY));
-        double time[COUNTED];
+        double time = 0;
         for (uint32_t s = 0; s < COUNTED; s++) {
             const double *of = times_of(f, s) + f->ntensor + 2 * (size_t)k; /* begin and end */
             const double begin = k > 0 ? fmax(of[0], of[-1]) : of[0];
-            time[s] = fmax(of[1] - begin, 1e-9);
+            time += fmax(of[1] - begin, 1e-9) / COUNTED;
         }
         fit->w += w;
         fit->wx += w * x;
         fit->wxx += w * x * x;
-        fit->wt += w * mean(time);
-        fit->wxt += w * x * mean(time);
+        fit->wt += w * time;
+        fit->wxt += w * x * time;
     }
 }
 
@@ -186,23 +187,21 @@ static double price(const void *prices, uint32_t first, uint32_t end)
 /* ---- The layout -------------------------------------------------------------------------------------------- */
 
 /* Each bucket has an eighth of what is left: many sizes, whose times say most about others. */
-static uint32_t first_cuts(const struct plait_fusion *f)
+static void make_first_cuts(const struct plait_fusion *f)
 {
-    uint32_t *cuts = f->computed->cuts;
+    struct next *next = f->computed->next;
     size_t left = 0, bytes = 0;
-    uint32_t n = 0;
 
     for (uint32_t t = 0; t < f->ntensor; t++)
         left += bytes_of(f, t);
     for (uint32_t t = 0; t + 1 < f->ntensor; t++) {
         bytes += bytes_of(f, t);
         if (bytes >= left / 8) {
-            cuts[n++] = t + 1;
+            next->cuts[next->ncut++] = t + 1;
             left -= bytes;
             bytes = 0;
         }
     }
-    return n;
 }
 
 /* When each tensor is ready on the slowest rank: medians of the steps, from the first tensor of each. */
@@ -222,9 +221,10 @@ static void find_ready(const struct plait_fusion *f, double *ready)
     }
 }
 
-/* Rank 0, from the maxima over the ranks: the exposed time that is predicted, and the cuts. */
-static enum plait_status compute(struct plait_fusion *f, double *predicted, uint32_t *ncut)
+/* Rank 0, from the maxima over the ranks: the next cuts, and the exposed time that is predicted. */
+static enum plait_status compute(struct plait_fusion *f)
 {
+    struct next *next = f->computed->next;
     const size_t n = (size_t)f->ntensor + 1;
     double *x = calloc(2 * n, sizeof *x), end;
 
@@ -238,53 +238,39 @@ static enum plait_status compute(struct plait_fusion *f, double *predicted, uint
         bytes[k + 1] = bytes[k] + (double)bytes_of(f, k);
     add_buckets(f);
     fit(&f->computed->fit, &p);
-    const enum plait_status status = plait_cut(&t, f->computed->cuts, ncut, &end);
+    const enum plait_status status = plait_cut(&t, next->cuts, &next->ncut, &end);
     if (status == PLAIT_OK)
-        *predicted = end - largest(x, f->ntensor);
+        next->predicted = end - largest(x, f->ntensor);
     free(x);
     return status;
 }
 
-static enum plait_status lay_out(struct plait_fusion *f, uint32_t ncut, uint32_t round)
+static enum plait_status lay_out(struct plait_fusion *f, uint32_t round)
 {
-    const struct plait_layout l = { .rule = PLAIT_LAYOUT_CUTS, .cuts = f->computed->cuts, .ncut = ncut };
+    const struct next *next = f->computed->next;
+    const struct plait_layout l = { .rule = PLAIT_LAYOUT_CUTS, .cuts = next->cuts, .ncut = next->ncut };
 
     return plait_fusion_change_layout(f, &l, round);
 }
 
-/*
- * Rank 0 computes for all. A rank that fails by itself fails the comm. `times` get the maxima over the ranks, then
- * what rank 0 has computed: the predicted time, the number of cuts, the cuts. Until this returns, no round begins.
- */
+/* Rank 0 computes for all. A rank that fails by itself fails the comm. Until this returns, no round begins. */
 static enum plait_status change(struct plait_fusion *f)
 {
     struct plait_computed *c = f->computed;
-    double *result = c->times;
-    uint32_t ncut = 0;
     enum plait_status status =
         plait_reduce(f->comm, c->times, c->times, COUNTED * size_of_step(f), PLAIT_FLOAT64, PLAIT_MAX, 0, NULL);
 
-    if (status == PLAIT_OK && f->rank == 0) {
-        double predicted = 0;
-        status = plait_object_fail(f->comm, compute(f, &predicted, &ncut));
-        result[0] = predicted;
-        result[1] = ncut;
-        for (uint32_t k = 0; k < ncut; k++)
-            result[2 + k] = c->cuts[k];
-    }
+    if (status == PLAIT_OK && f->rank == 0)
+        status = plait_object_fail(f->comm, compute(f));
     if (status == PLAIT_OK)
-        status = plait_broadcast(f->comm, result, result, 2 + (size_t)f->ntensor, PLAIT_FLOAT64, 0, NULL);
+        status = plait_broadcast(f->comm, c->next, c->next, c->next_bytes, PLAIT_UINT8, 0, NULL);
+    if (status == PLAIT_OK)
+        status = plait_object_fail(f->comm, lay_out(f, c->base + STEPS));
     if (status != PLAIT_OK)
         return status;
-    ncut = (uint32_t)result[1];
-    for (uint32_t k = 0; k < ncut; k++)
-        c->cuts[k] = (uint32_t)result[2 + k];
-    status = plait_object_fail(f->comm, lay_out(f, ncut, c->base + STEPS));
-    if (status == PLAIT_OK) {
-        c->base += STEPS;
-        c->report = (struct plait_fusion_computed){ c->report.computed + 1, result[0], 0, c->report.first };
-    }
-    return status;
+    c->base += STEPS;
+    c->report = (struct plait_fusion_computed){ c->report.computed + 1, c->next->predicted, 0, c->report.first };
+    return PLAIT_OK;
 }
 
 enum plait_status plait_computed_step(struct plait_fusion *f)
@@ -308,14 +294,16 @@ enum plait_status plait_computed_step(struct plait_fusion *f)
 
 enum plait_status plait_computed_create(struct plait_fusion *f)
 {
-    const size_t n = f->ntensor;
+    const size_t n = f->ntensor, bytes = sizeof(struct next) + n * sizeof(uint32_t);
     struct plait_computed *c = f->computed = calloc(1, sizeof *c);
 
     if (c == NULL || (c->times = calloc(COUNTED * 3 * n, sizeof *c->times)) == NULL ||
-        (c->cuts = calloc(n, sizeof *c->cuts)) == NULL)
+        (c->next = calloc(1, bytes)) == NULL)
         return plait_fail_memory("out of memory for the times of %zu tensors", n);
+    c->next_bytes = bytes;
     c->measuring = true;
-    return lay_out(f, first_cuts(f), 0);
+    make_first_cuts(f);
+    return lay_out(f, 0);
 }
 
 void plait_computed_destroy(struct plait_computed *c)
@@ -323,7 +311,7 @@ void plait_computed_destroy(struct plait_computed *c)
     if (c == NULL)
         return;
     free(c->times);
-    free(c->cuts);
+    free(c->next);
     free(c);
 }
 
