@@ -9,21 +9,39 @@
 
 /* ---- A batch norm, and what it must give ---- */
 
-enum { X, Y, DIFF_Y, DIFF_X, NLARGE, MEAN = NLARGE, VARIANCE, SCALE, SHIFT, DIFF_SCALE, DIFF_SHIFT, NARRAY };
+enum {
+    X,
+    ADDEND,
+    Y,
+    DIFF_Y,
+    DIFF_MORE,
+    DIFF_X,
+    NLARGE,
+    MEAN = NLARGE,
+    VARIANCE,
+    SCALE,
+    SHIFT,
+    DIFF_SCALE,
+    DIFF_SHIFT,
+    NARRAY
+};
 
 struct norm {
     uint64_t rows;
     uint32_t channels;
     enum plait_dtype type;
-    bool relu;
+    enum train_fused fused;
+    bool more;              /* the gradient of y has two parts; ADD_RELU */
     struct array a[NARRAY]; /* [rows][channels], from MEAN on [channels] */
     double *want[NARRAY];
+    struct array given; /* DIFF_Y before */
     void *scratch;
 };
 
-static struct norm norm_make(uint64_t rows, uint32_t channels, enum plait_dtype type, bool relu, bool aligned)
+static struct norm norm_make(uint64_t rows, uint32_t channels, enum plait_dtype type, enum train_fused fused,
+                             bool aligned)
 {
-    struct norm n = { .rows = rows, .channels = channels, .type = type, .relu = relu };
+    struct norm n = { .rows = rows, .channels = channels, .type = type, .fused = fused, .more = true };
 
     for (unsigned k = 0; k < NARRAY; k++) {
         const uint64_t count = k < NLARGE ? rows * channels : channels;
@@ -39,7 +57,10 @@ static struct norm norm_make(uint64_t rows, uint32_t channels, enum plait_dtype 
 static void norm_draw(struct norm *n, uint64_t seed, double mean, double deviation)
 {
     array_draw(&n->a[X], &seed, mean, deviation);
+    array_draw(&n->a[ADDEND], &seed, 0, 1);
     array_draw(&n->a[DIFF_Y], &seed, 0.25, 1);
+    array_draw(&n->a[DIFF_MORE], &seed, 0, 1);
+    n->given = array_copy(&n->a[DIFF_Y]);
     array_draw(&n->a[SCALE], &seed, 1, 0.5);
     array_draw(&n->a[SHIFT], &seed, 0, 0.5);
 }
@@ -50,6 +71,7 @@ static void norm_free(struct norm *n)
         array_free(&n->a[k]);
         free(n->want[k]);
     }
+    array_free(&n->given);
     free(n->scratch);
 }
 
@@ -58,10 +80,12 @@ static struct kernel_norm call_of(const struct norm *n)
     return (struct kernel_norm){ .rows = n->rows,
                                  .channels = n->channels,
                                  .type = n->type,
-                                 .relu = n->relu,
+                                 .fused = n->fused,
                                  .x = n->a[X].at,
+                                 .addend = n->fused == TRAIN_ADD_RELU ? n->a[ADDEND].at : NULL,
                                  .y = n->a[Y].at,
                                  .diff_y = n->a[DIFF_Y].at,
+                                 .diff_more = n->fused == TRAIN_ADD_RELU && n->more ? n->a[DIFF_MORE].at : NULL,
                                  .diff_x = n->a[DIFF_X].at,
                                  .mean = n->a[MEAN].at,
                                  .variance = n->a[VARIANCE].at,
@@ -85,6 +109,15 @@ static void norm_run(const struct norm *n, uint32_t grid, double count)
     kernel_norm_back(&l, &call, count);
 }
 
+/* The gradient of what is normalised. After a residual sum it is stored, where y, as it is stored, is above 0. */
+static double gradient_wanted(struct norm *n, uint64_t k, double y)
+{
+    const double given = array_get(&n->given, k), more = n->more ? array_get(&n->a[DIFF_MORE], k) : 0;
+
+    n->want[DIFF_Y][k] = n->fused != TRAIN_ADD_RELU ? given : array_get(&n->a[Y], k) > 0 ? given + more : 0;
+    return n->fused == TRAIN_RELU && y <= 0 ? 0 : array_get(&n->a[DIFF_Y], k);
+}
+
 /* Statistics and sums are of what is there; the rest follows from their results, which are rounded. */
 static void channel_wanted(struct norm *n, uint32_t c, double count)
 {
@@ -96,11 +129,11 @@ static void channel_wanted(struct norm *n, uint32_t c, double count)
         n->want[MEAN][c] += array_get(&n->a[X], k) / (double)n->rows;
     for (uint64_t k = c; k < n->rows * n->channels; k += n->channels) {
         const double x = array_get(&n->a[X], k), normal = (x - mean) / deviation;
-        const double y = normal * scale + array_get(&n->a[SHIFT], c);
-        const double g = n->relu && y <= 0 ? 0 : array_get(&n->a[DIFF_Y], k);
+        const double addend = n->fused == TRAIN_ADD_RELU ? array_get(&n->a[ADDEND], k) : 0;
+        const double y = normal * scale + array_get(&n->a[SHIFT], c) + addend, g = gradient_wanted(n, k, y);
 
         n->want[VARIANCE][c] += pow(x - n->want[MEAN][c], 2) / (double)n->rows;
-        n->want[Y][k] = n->relu && y < 0 ? 0 : y;
+        n->want[Y][k] = n->fused != TRAIN_NOTHING && y < 0 ? 0 : y;
         n->want[DIFF_SHIFT][c] += g;
         n->want[DIFF_SCALE][c] += g * normal;
         n->want[DIFF_X][k] = scale / deviation *
@@ -123,6 +156,7 @@ static void norm_check(struct norm *n, double mean, double deviation, double cou
             fail_msg("channel %u: mean off by %g, variance %.9g instead of %.9g", c, off, variance, wanted);
     }
     assert_near(&n->a[Y], n->want[Y], 8 * moved);
+    assert_near(&n->a[DIFF_Y], n->want[DIFF_Y], 1e-7); /* and one rounding */
     assert_near(&n->a[DIFF_SHIFT], n->want[DIFF_SHIFT], sums);
     assert_near(&n->a[DIFF_SCALE], n->want[DIFF_SCALE], sums + moved * (double)n->rows / 16);
     assert_near(&n->a[DIFF_X], n->want[DIFF_X], 16 * moved * (1 / deviation));
@@ -138,10 +172,11 @@ static void statistics_and_gradients_agree_with_sums_in_float64(void **state)
 {
     for (unsigned s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (unsigned t = 0; t < 3; t++)
-            for (unsigned kind = 0; kind < 4; kind++) {
-                struct norm n =
-                    norm_make(shapes[s].rows, shapes[s].channels, types[t], kind % 2 != 0, kind < 2 || s % 2 == 0);
+            for (unsigned kind = 0; kind < 6; kind++) {
+                struct norm n = norm_make(shapes[s].rows, shapes[s].channels, types[t], (enum train_fused)(kind % 3),
+                                          kind < 3 || s % 2 == 0);
 
+                n.more = (s + t) % 3 != 0;
                 norm_draw(&n, 1 + s, 3, 2);
                 norm_run(&n, UINT32_MAX, (double)n.rows);
                 norm_check(&n, 3, 2, (double)n.rows);
@@ -151,7 +186,7 @@ static void statistics_and_gradients_agree_with_sums_in_float64(void **state)
 
 static void a_mean_far_above_the_deviation_keeps_the_variance(void **state)
 {
-    struct norm n = norm_make(5000, 16, PLAIT_FLOAT32, true, true);
+    struct norm n = norm_make(5000, 16, PLAIT_FLOAT32, TRAIN_RELU, true);
 
     norm_draw(&n, 5, 1000, 0.25);
     norm_run(&n, UINT32_MAX, 5000);
@@ -161,7 +196,7 @@ static void a_mean_far_above_the_deviation_keeps_the_variance(void **state)
 
 static void equal_numbers_have_no_variance(void **state)
 {
-    struct norm n = norm_make(300, 10, PLAIT_BFLOAT16, false, true);
+    struct norm n = norm_make(300, 10, PLAIT_BFLOAT16, TRAIN_NOTHING, true);
 
     norm_draw(&n, 6, 7, 0);
     norm_run(&n, UINT32_MAX, 300);
@@ -175,7 +210,7 @@ static void equal_numbers_have_no_variance(void **state)
 static void given_statistics_are_constants_of_the_backward_pass(void **state)
 {
     for (unsigned t = 0; t < 3; t++) {
-        struct norm n = norm_make(333, 64, types[t], true, true);
+        struct norm n = norm_make(333, 64, types[t], t == 1 ? TRAIN_ADD_RELU : TRAIN_RELU, true);
 
         norm_draw(&n, 7, 1, 2);
         norm_run(&n, UINT32_MAX, 0);
@@ -187,7 +222,7 @@ static void given_statistics_are_constants_of_the_backward_pass(void **state)
 /* As synchronised batch norm does: sums of all ranks, and their number of values. */
 static void more_values_than_rows_lessen_the_correction(void **state)
 {
-    struct norm n = norm_make(333, 64, PLAIT_FLOAT32, false, true);
+    struct norm n = norm_make(333, 64, PLAIT_FLOAT32, TRAIN_NOTHING, true);
 
     norm_draw(&n, 8, 1, 2);
     norm_run(&n, UINT32_MAX, 4 * 333);
@@ -201,7 +236,7 @@ static void any_number_of_blocks_gives_the_same_bits(void **state)
         struct norm n[NGRID];
 
         for (unsigned g = 0; g < NGRID; g++) {
-            n[g] = norm_make(20000, 24, types[t], true, t < 2);
+            n[g] = norm_make(20000, 24, types[t], (enum train_fused)t, t < 2);
             norm_draw(&n[g], 9, 1, 2);
             norm_run(&n[g], grids[g], 20000);
             for (unsigned k = 0; k < NARRAY; k++)
@@ -214,7 +249,7 @@ static void any_number_of_blocks_gives_the_same_bits(void **state)
 
 static void results_may_take_the_place_of_inputs(void **state)
 {
-    struct norm n = norm_make(1000, 64, PLAIT_BFLOAT16, true, true);
+    struct norm n = norm_make(1000, 64, PLAIT_BFLOAT16, TRAIN_RELU, true);
     const struct train_launcher l = on_host(UINT32_MAX);
 
     norm_draw(&n, 10, 1, 2);
@@ -228,13 +263,23 @@ static void results_may_take_the_place_of_inputs(void **state)
     kernel_norm_forward(&l, &call);
     assert_equal_bits(&x, &n.a[Y]);
     array_free(&x);
+    x = array_copy(&n.a[X]);
+    call.fused = TRAIN_ADD_RELU;
+    call.addend = n.a[ADDEND].at;
+    call.x = n.a[X].at;
+    call.y = n.a[Y].at;
+    kernel_norm_forward(&l, &call);
+    call.x = call.y = x.at;
+    kernel_norm_forward(&l, &call);
+    assert_equal_bits(&x, &n.a[Y]);
+    array_free(&x);
     array_free(&diff);
     norm_free(&n);
 }
 
 static void a_nan_stays_in_its_channel(void **state)
 {
-    struct norm n = norm_make(500, 64, PLAIT_FLOAT16, true, true);
+    struct norm n = norm_make(500, 64, PLAIT_FLOAT16, TRAIN_RELU, true);
 
     norm_draw(&n, 11, 1, 2);
     array_set_bits(&n.a[X], 64 * 77 + 5, 0x7e01);
@@ -276,66 +321,93 @@ static struct cpu cpu_make(void)
 }
 
 /* Between NHWC and the CPU's layout. */
+static uint32_t plain_place(uint32_t k)
+{
+    return (k / CHANNELS / PIXELS * CHANNELS + k % CHANNELS) * PIXELS + k / CHANNELS % PIXELS;
+}
+
 static void *cpu_put(struct cpu *c, const struct array *a)
 {
     void *to = device_cpu.alloc(c->device, c->fastest->bytes);
 
     for (uint32_t k = 0; k < COUNT; k++)
-        ((float *)c->plain)[(k / CHANNELS / PIXELS * CHANNELS + k % CHANNELS) * PIXELS + k / CHANNELS % PIXELS] =
-            ((const float *)a->at)[k];
+        ((float *)c->plain)[plain_place(k)] = (float)array_get(a, k);
     device_cpu.run(c->to, (void *[NARG]){ [ARG_SRC] = c->plain, [ARG_DST] = to }, c->scratch);
     return to;
 }
 
-static void cpu_compare(struct cpu *c, void *from, const struct array *a)
+static void cpu_compare(struct cpu *c, void *from, const struct array *a, double most)
 {
     double *want = calloc(COUNT, sizeof *want);
 
     device_cpu.run(c->from, (void *[NARG]){ [ARG_SRC] = from, [ARG_DST] = c->plain }, c->scratch);
     for (uint32_t k = 0; k < COUNT; k++)
-        want[k] =
-            (double)((const float *)
-                         c->plain)[(k / CHANNELS / PIXELS * CHANNELS + k % CHANNELS) * PIXELS + k / CHANNELS % PIXELS];
-    assert_near(a, want, 1e-5);
+        want[k] = (double)((const float *)c->plain)[plain_place(k)];
+    assert_near(a, want, most);
     free(want);
 }
 
-static void the_cpus_device_gives_the_same(void **state)
+static void vector_compare(const float *values, const struct array *a, double most)
+{
+    double want[CHANNELS];
+
+    for (unsigned i = 0; i < CHANNELS; i++)
+        want[i] = (double)values[i];
+    assert_near(a, want, most);
+}
+
+/*
+ * The CPU computes in float32 with the kernels' numbers. Kernels round the gradient of the addend before they use it:
+ * that moves sums over the rows.
+ */
+static void check_beside_cpu(enum plait_dtype type, enum train_fused fused, bool more)
 {
     struct cpu c = cpu_make();
-    struct norm n = norm_make(IMAGES * PIXELS, CHANNELS, PLAIT_FLOAT32, true, true);
-    struct device_op *forward = device_cpu.norm(c.device, c.fastest, NORM_BATCH, true);
+    struct norm n = norm_make(IMAGES * PIXELS, CHANNELS, type, fused, true);
+    struct device_op *forward = device_cpu.norm(c.device, c.fastest, NORM_BATCH, (enum device_fused)fused);
     struct device_op *back = device_cpu.back(forward, ARG_DIFF_SRC);
+    const double moved = type == PLAIT_FLOAT32 ? 1e-5 : 2 * rounding(type), sums = moved * sqrt(IMAGES * PIXELS);
     float statistics[4][CHANNELS];
 
     norm_draw(&n, 12, 1, 2);
+    n.more = more;
     norm_run(&n, UINT32_MAX, (double)n.rows);
     void *at[NARG] = { [ARG_SRC] = cpu_put(&c, &n.a[X]),
-                       [ARG_DST] = cpu_put(&c, &n.a[Y]),
+                       [ARG_ADDEND] = cpu_put(&c, &n.a[ADDEND]),
+                       [ARG_DST] = device_cpu.alloc(c.device, c.fastest->bytes),
                        [ARG_MEAN] = statistics[0],
                        [ARG_VARIANCE] = statistics[1],
                        [ARG_SCALE] = n.a[SCALE].at,
                        [ARG_SHIFT] = n.a[SHIFT].at,
-                       [ARG_WORKSPACE] = device_cpu.alloc(c.device, forward->layouts[ARG_WORKSPACE]->bytes),
-                       [ARG_DIFF_DST] = cpu_put(&c, &n.a[DIFF_Y]),
-                       [ARG_DIFF_SRC] = cpu_put(&c, &n.a[DIFF_X]),
+                       [ARG_WORKSPACE] = device_cpu.alloc(c.device, c.fastest->bytes),
+                       [ARG_DIFF_DST] = cpu_put(&c, &n.given),
+                       [ARG_DIFF_MORE] = more ? cpu_put(&c, &n.a[DIFF_MORE]) : NULL,
+                       [ARG_DIFF_SRC] = device_cpu.alloc(c.device, c.fastest->bytes),
                        [ARG_DIFF_SCALE] = statistics[2],
                        [ARG_DIFF_SHIFT] = statistics[3] };
     assert_true(c.device->scratch <= (size_t)1 << 20);
     device_cpu.run(forward, at, c.scratch);
     device_cpu.run(back, at, c.scratch);
-    cpu_compare(&c, at[ARG_DST], &n.a[Y]);
-    cpu_compare(&c, at[ARG_DIFF_SRC], &n.a[DIFF_X]);
-    for (unsigned k = 0; k < 4; k++) {
-        static const unsigned arrays[] = { MEAN, VARIANCE, DIFF_SCALE, DIFF_SHIFT };
-        double want[CHANNELS];
-
-        for (unsigned i = 0; i < CHANNELS; i++)
-            want[i] = (double)statistics[k][i];
-        assert_near(&n.a[arrays[k]], want, 1e-5);
-    }
+    cpu_compare(&c, at[ARG_DST], &n.a[Y], 1e-5);
+    cpu_compare(&c, at[ARG_DIFF_DST], &n.a[DIFF_Y], 1e-7);
+    cpu_compare(&c, at[ARG_DIFF_SRC], &n.a[DIFF_X], moved);
+    vector_compare(statistics[0], &n.a[MEAN], 1e-5);
+    vector_compare(statistics[1], &n.a[VARIANCE], 1e-5);
+    vector_compare(statistics[2], &n.a[DIFF_SCALE], sums);
+    vector_compare(statistics[3], &n.a[DIFF_SHIFT], sums);
     norm_free(&n);
     device_cpu.destroy(c.device);
+}
+
+static void the_cpus_device_gives_the_same(void **state)
+{
+    assert_true((int)FUSED_RELU == TRAIN_RELU && (int)FUSED_ADD_RELU == TRAIN_ADD_RELU);
+    for (unsigned t = 0; t < 3; t++) {
+        check_beside_cpu(types[t], TRAIN_NOTHING, false);
+        check_beside_cpu(types[t], TRAIN_RELU, false);
+        check_beside_cpu(types[t], TRAIN_ADD_RELU, false);
+        check_beside_cpu(types[t], TRAIN_ADD_RELU, true);
+    }
 }
 
 int main(void)

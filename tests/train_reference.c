@@ -174,8 +174,8 @@ static void norm_forward(struct reference *r, uint32_t k, bool training)
         const size_t c = i / e.nin % e.in->channels;
         const double mean = training ? r->means[k][c] : r->running_mean[k][c];
         const double variance = training ? r->variances[k][c] : r->running_variance[k][c];
-        const double y =
-            (e.x[i] - mean) / sqrt(variance + epsilon) * r->tensors[node->tensor][c] + r->tensors[node->tensor + 1][c];
+        const double y = (e.x[i] - mean) / sqrt(variance + epsilon) * r->tensors[node->tensor][c] +
+                         r->tensors[node->tensor + 1][c] + (node->in2 != 0 ? r->values[node->in2][i] : 0);
 
         e.y[i] = node->relu && y < 0 ? 0 : y;
     }
@@ -196,6 +196,8 @@ static void norm_backward(struct reference *r, uint32_t k)
 
         diff_scale[c] += dy * (e.x[i] - r->means[k][c]) / sqrt(r->variances[k][c] + epsilon);
         diff_shift[c] += dy;
+        if (node->in2 != 0)
+            r->gradients[node->in2][i] += dy;
     }
     for (size_t i = 0; i < reference_count(r, node->in); i++) {
         const size_t c = i / e.nin % e.in->channels;
@@ -203,24 +205,6 @@ static void norm_backward(struct reference *r, uint32_t k)
         const double z = (e.x[i] - r->means[k][c]) / deviation;
 
         e.dx[i] += scale[c] / deviation * (dy - diff_shift[c] / count - z * diff_scale[c] / count);
-    }
-}
-
-/* ---- The end of a block ---- */
-
-static void add_forward(struct reference *r, const struct node *node)
-{
-    for (size_t i = 0; i < reference_count(r, node->out); i++)
-        r->values[node->out][i] = fmax(r->values[node->in][i] + r->values[node->in2][i], 0);
-}
-
-static void add_backward(struct reference *r, const struct node *node)
-{
-    for (size_t i = 0; i < reference_count(r, node->out); i++) {
-        const double dy = r->values[node->out][i] > 0 ? r->gradients[node->out][i] : 0;
-
-        r->gradients[node->in][i] += dy;
-        r->gradients[node->in2][i] += dy;
     }
 }
 
@@ -294,8 +278,6 @@ void reference_forward(struct reference *r, bool training)
             products(r, node, product_there);
         } else if (node->kind == NODE_NORM) {
             norm_forward(r, k, training);
-        } else if (node->kind == NODE_ADD) {
-            add_forward(r, node);
         } else if (node->kind == NODE_PRODUCT) {
             matrix(r, node, false);
         } else {
@@ -320,8 +302,6 @@ void reference_backward(struct reference *r)
             products(r, node, product_back);
         else if (node->kind == NODE_NORM)
             norm_backward(r, k);
-        else if (node->kind == NODE_ADD)
-            add_backward(r, node);
         else if (node->kind == NODE_PRODUCT)
             matrix(r, node, true);
         else

@@ -253,9 +253,8 @@ static void add(struct bench *b)
 {
     for (size_t k = 0; k < 2 && b->memory[k] == NULL; k++)
         b->memory[k] = b->device->kind->alloc(b->device, ADD_BYTES);
-    b->device->kind->elementwise(b->device, ELEMENTS_ADD,
-                                 (struct elements){ PRECISION_FP32, ADD_BYTES / sizeof(float) }, b->memory[0],
-                                 b->memory[1], NULL);
+    b->device->kind->add(b->device, (struct elements){ PRECISION_FP32, ADD_BYTES / sizeof(float) }, b->memory[0],
+                         b->memory[1]);
 }
 
 static const struct row {

@@ -42,8 +42,10 @@ enum device_arg { /* of an operation */
                   ARG_SCALE,
                   ARG_SHIFT,
                   ARG_WORKSPACE, /* what the backward pass needs from the forward pass */
+                  ARG_ADDEND,
                   ARG_DIFF_SRC,
                   ARG_DIFF_DST,
+                  ARG_DIFF_MORE, /* second part of DIFF_DST; NULL: there is none */
                   ARG_DIFF_WEIGHTS,
                   ARG_DIFF_SCALE,
                   ARG_DIFF_SHIFT,
@@ -87,6 +89,12 @@ enum device_norm {
     NORM_ONLY   /* as GIVEN, without a backward pass */
 };
 
+enum device_fused { /* with a batch norm */
+                    FUSED_NOTHING,
+                    FUSED_RELU,    /* DST = max(norm, 0) */
+                    FUSED_ADD_RELU /* DST = max(norm + ADDEND, 0): the end of a residual block */
+};
+
 struct device_pool {
     uint32_t n, channels, height, width, kernel, stride, pad;
     bool average; /* false: max pooling */
@@ -105,18 +113,11 @@ struct device_product { /* fp32: DST [rows][columns] = SRC [rows][inner] x WEIGH
     bool add;                          /* add to DST */
 };
 
-/* ---- What is no operation: element by element, and the loss ---- */
+/* ---- What is no operation ---- */
 
-struct elements { /* of two or three tensors with the same layout */
+struct elements { /* of tensors with the same layout */
     enum precision precision;
     size_t n;
-};
-
-enum elementwise {
-    ELEMENTS_ADD,       /* a = a + b */
-    ELEMENTS_ADD_RELU,  /* a = max(a + b, 0) */
-    ELEMENTS_BACK_RELU, /* its backward pass: a = out > 0 ? a + b : 0; b NULL: as zeros */
-    NELEMENTWISE
 };
 
 struct device_sum { /* TO [columns] = or += the sums over the rows of FROM; of one row: a copy */
@@ -170,9 +171,9 @@ struct device_kind {
 
     /* SRC, WEIGHTS -> DST */
     struct device_op *(*convolution)(struct device *device, const struct device_convolution *shape);
-    /* SRC, SCALE, SHIFT -> DST, WORKSPACE (with relu); SRC and DST may be the same with NORM_ONLY */
+    /* SRC, SCALE, SHIFT, ADDEND -> DST, WORKSPACE (FUSED_RELU); SRC and DST may be the same with NORM_ONLY */
     struct device_op *(*norm)(struct device *device, const struct device_layout *layout, enum device_norm norm,
-                              bool relu);
+                              enum device_fused fused);
     /* SRC -> DST, WORKSPACE (max pooling, training) */
     struct device_op *(*pool)(struct device *device, const struct device_pool *shape, bool training);
     /* SRC, WEIGHTS, BIAS -> DST */
@@ -184,7 +185,10 @@ struct device_kind {
      * The backward form of a convolution, norm or pooling. A layout that both have is one pointer.
      *
      * convolution  DIFF_DST, WEIGHTS -> DIFF_SRC, or SRC, DIFF_DST -> DIFF_WEIGHTS: as `result` says
-     * norm         SRC, MEAN, VARIANCE, SCALE, SHIFT, WORKSPACE, DIFF_DST -> DIFF_SRC, DIFF_SCALE, DIFF_SHIFT; in place
+     * norm         SRC, MEAN, VARIANCE, SCALE, SHIFT, WORKSPACE, DIFF_DST -> DIFF_SRC, DIFF_SCALE, DIFF_SHIFT.
+     *              DIFF_SRC may take the place of DIFF_DST.
+     *              FUSED_ADD_RELU: first DIFF_DST becomes the gradient of ADDEND: DIFF_DST + DIFF_MORE where DST is
+     *              above 0, else 0. DIFF_SRC may take the place of DST, not of DIFF_DST
      * pooling      DIFF_DST, WORKSPACE -> DIFF_SRC
      */
     struct device_op *(*back)(const struct device_op *forward, enum device_arg result);
@@ -209,9 +213,8 @@ struct device_kind {
      */
     struct image_decoder *(*decoder)(struct device *device, uint32_t pixels, unsigned threads);
 
-    void (*elementwise)(struct device *device, enum elementwise what, struct elements e, void *a, const void *b,
-                        const void *out);
-    bool (*finite)(struct device *device, struct elements e, const void *a); /* are all elements? */
+    void (*add)(struct device *device, struct elements e, void *a, const void *b); /* a = a + b */
+    bool (*finite)(struct device *device, struct elements e, const void *a);       /* are all elements? */
     void (*sum)(struct device *device, const struct device_sum *sum);
     /* to[k] = factors[k] from[k] */
     void (*multiply)(struct device *device, float *to, const float *from, const double *factors, size_t n);

@@ -51,10 +51,28 @@ static void cpu_copy(struct device *device, void *to, const void *from, size_t b
     memcpy(to, from, bytes);
 }
 
-static void cpu_elementwise(struct device *device, enum elementwise what, struct elements e, void *a, const void *b,
-                            const void *out)
+static struct elements output_of(const struct device_op *op)
 {
-    elements_run(what, e, dnn_of(device)->threads, a, b, out);
+    const enum precision precision = dnn_of(op->device)->type == dnnl_bf16 ? PRECISION_BF16 : PRECISION_FP32;
+
+    return (struct elements){ precision, op->layouts[ARG_DST]->bytes / precision_size(precision) };
+}
+
+/* oneDNN's batch norm has no residual sum: it is a pass after it, and one before its backward form. */
+static void cpu_run(struct device_op *op, void *const at[NARG], void *scratch)
+{
+    const unsigned threads = dnn_of(op->device)->threads;
+
+    if (op->layouts[ARG_DIFF_MORE] != NULL)
+        elements_back_relu(output_of(op), threads, at[ARG_DIFF_DST], at[ARG_DIFF_MORE], at[ARG_DST]);
+    dnn_run(op, at, scratch);
+    if (op->layouts[ARG_ADDEND] != NULL)
+        elements_add_relu(output_of(op), threads, at[ARG_DST], at[ARG_ADDEND]);
+}
+
+static void cpu_add(struct device *device, struct elements e, void *a, const void *b)
+{
+    elements_add(e, dnn_of(device)->threads, a, b);
 }
 
 static void cpu_copy_images(struct device_op *op, const void *images, const int32_t *labels, void *to,
@@ -82,7 +100,7 @@ const struct device_kind device_cpu = {
     .copy_in = cpu_copy,
     .copy_out = cpu_copy,
     .layout = dnn_layout,
-    .run = dnn_run,
+    .run = cpu_run,
     .convolution = dnn_convolution,
     .norm = dnn_norm,
     .pool = dnn_pool,
@@ -92,7 +110,7 @@ const struct device_kind device_cpu = {
     .images = dnn_images,
     .copy_images = cpu_copy_images,
     .wait_images = cpu_wait,
-    .elementwise = cpu_elementwise,
+    .add = cpu_add,
     .finite = cpu_finite,
     .sum = elements_sum,
     .multiply = elements_multiply,

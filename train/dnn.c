@@ -13,7 +13,7 @@
 
 static const dnnl_dims_t dense = { 0 }; /* dilation of kernels: none */
 
-/* oneDNN's names of the arguments. */
+/* oneDNN's names of the arguments; 0: it has no such argument. */
 static const int names[NARG] = {
     [ARG_SRC] = DNNL_ARG_SRC,
     [ARG_DST] = DNNL_ARG_DST,
@@ -150,7 +150,8 @@ struct dnn_op *dnn_op_create(struct dnn *dnn, dnnl_primitive_desc_t desc, const 
     dnn->ops = op;
     dnn_must(dnnl_primitive_create(&op->primitive, desc), what);
     for (unsigned arg = 0; arg < NARG; arg++)
-        arg_init(op, arg, forward);
+        if (names[arg] != 0)
+            arg_init(op, arg, forward);
     scratch = dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, DNNL_ARG_SCRATCHPAD);
     if (scratch != NULL && dnnl_memory_desc_get_size(scratch) > 0) {
         dnn_must(dnnl_memory_create(&op->scratch, scratch, dnn->engine, DNNL_MEMORY_NONE), "an argument");
@@ -206,20 +207,25 @@ static struct device_op *norm_back(const struct dnn_op *forward, enum device_arg
     struct dnn *dnn = dnn_of(forward->op.device);
     const dnnl_memory_desc_t layout = dnn_desc(forward->op.layouts[ARG_SRC]);
     dnnl_primitive_desc_t desc;
+    struct dnn_op *op;
 
     (void)result;
     dnn_must(dnnl_batch_normalization_backward_primitive_desc_create(&desc, dnn->engine, dnnl_backward, layout, layout,
                                                                      layout, (float)NORM_EPSILON, forward->norm,
                                                                      forward->desc, dnn->plain),
              "a batch norm backward");
-    return &dnn_op_create(dnn, desc, forward, "a batch norm backward")->op;
+    op = dnn_op_create(dnn, desc, forward, "a batch norm backward");
+    if (forward->op.layouts[ARG_ADDEND] != NULL)
+        op->op.layouts[ARG_DST] = op->op.layouts[ARG_DIFF_MORE] = forward->op.layouts[ARG_DST];
+    return &op->op;
 }
 
-struct device_op *dnn_norm(struct device *device, const struct device_layout *layout, enum device_norm norm, bool relu)
+struct device_op *dnn_norm(struct device *device, const struct device_layout *layout, enum device_norm norm,
+                           enum device_fused fused)
 {
     const dnnl_prop_kind_t kind = norm == NORM_ONLY ? dnnl_forward_inference : dnnl_forward_training;
     const unsigned flags = dnnl_use_scale | dnnl_use_shift | (norm == NORM_BATCH ? 0 : dnnl_use_global_stats) |
-                           (relu ? dnnl_fuse_norm_relu : 0);
+                           (fused == FUSED_RELU ? dnnl_fuse_norm_relu : 0);
     struct dnn *dnn = dnn_of(device);
     dnnl_primitive_desc_t desc;
     struct dnn_op *op;
@@ -230,6 +236,8 @@ struct device_op *dnn_norm(struct device *device, const struct device_layout *la
     op = dnn_op_create(dnn, desc, NULL, "a batch norm");
     op->back = norm_back;
     op->norm = flags;
+    if (fused == FUSED_ADD_RELU)
+        op->op.layouts[ARG_ADDEND] = op->op.layouts[ARG_DST];
     return &op->op;
 }
 

@@ -58,7 +58,9 @@ const struct device_layout *dnn_layout(struct device *device, enum device_order 
                                        uint32_t ndim, const uint32_t *shape);
 void dnn_run(struct device_op *op, void *const at[NARG], void *scratch);
 struct device_op *dnn_convolution(struct device *device, const struct device_convolution *shape);
-struct device_op *dnn_norm(struct device *device, const struct device_layout *layout, enum device_norm norm, bool relu);
+/* As if nothing were added: the operation only has the layouts of the further arguments. */
+struct device_op *dnn_norm(struct device *device, const struct device_layout *layout, enum device_norm norm,
+                           enum device_fused fused);
 struct device_op *dnn_pool(struct device *device, const struct device_pool *shape, bool training);
 struct device_op *dnn_product(struct device *device, const struct device_product *shape);
 struct device_op *dnn_reorder(struct device *device, const struct device_layout *from, const struct device_layout *to,

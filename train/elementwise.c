@@ -110,22 +110,15 @@ VECTORS static void add_mask_bf16(uint16_t *restrict a, const uint16_t *restrict
 typedef void loop_f32(float *restrict a, const float *restrict b, const float *restrict out, size_t n);
 typedef void loop_bf16(uint16_t *restrict a, const uint16_t *restrict b, const uint16_t *restrict out, size_t n);
 
-static const struct loops {
+struct loops {
     loop_f32 *f32;
     loop_bf16 *bf16;
-} loops[NELEMENTWISE] = {
-    [ELEMENTS_ADD] = { add_f32, add_bf16 },
-    [ELEMENTS_ADD_RELU] = { add_relu_f32, add_relu_bf16 },
-    [ELEMENTS_BACK_RELU] = { add_mask_f32, add_mask_bf16 },
-}, mask = { mask_f32, mask_bf16 };
+};
 
-void elements_run(enum elementwise what, struct elements e, unsigned threads, void *a, const void *b, const void *out)
+static void run(struct loops loops, struct elements e, unsigned threads, void *a, const void *b, const void *out)
 {
     const size_t nchunk = (e.n + CHUNK - 1) / CHUNK, size = precision_size(e.precision);
-    const struct loops *l = b == NULL ? &mask : &loops[what];
 
-    assert(b != NULL || what == ELEMENTS_BACK_RELU);
-    assert((out != NULL) == (what == ELEMENTS_BACK_RELU));
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t k = 0; k < nchunk; k++) {
         const size_t at = k * CHUNK * size, n = k + 1 < nchunk ? CHUNK : e.n - k * CHUNK;
@@ -133,10 +126,28 @@ void elements_run(enum elementwise what, struct elements e, unsigned threads, vo
         const void *y = b == NULL ? NULL : (const char *)b + at, *z = out == NULL ? NULL : (const char *)out + at;
 
         if (e.precision == PRECISION_BF16)
-            l->bf16(x, y, z, n);
+            loops.bf16(x, y, z, n);
         else
-            l->f32(x, y, z, n);
+            loops.f32(x, y, z, n);
     }
+}
+
+void elements_add(struct elements e, unsigned threads, void *a, const void *b)
+{
+    run((struct loops){ add_f32, add_bf16 }, e, threads, a, b, NULL);
+}
+
+void elements_add_relu(struct elements e, unsigned threads, void *a, const void *b)
+{
+    run((struct loops){ add_relu_f32, add_relu_bf16 }, e, threads, a, b, NULL);
+}
+
+void elements_back_relu(struct elements e, unsigned threads, void *a, const void *b, const void *out)
+{
+    if (b == NULL)
+        run((struct loops){ mask_f32, mask_bf16 }, e, threads, a, NULL, out);
+    else
+        run((struct loops){ add_mask_f32, add_mask_bf16 }, e, threads, a, b, out);
 }
 
 VECTORS static void round_to(uint16_t *restrict to, const float *restrict from, size_t n)

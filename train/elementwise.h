@@ -5,8 +5,13 @@
 
 #include "device.h"
 
-/** As device.h says. b, out: NULL where they are not used */
-void elements_run(enum elementwise what, struct elements e, unsigned threads, void *a, const void *b, const void *out);
+/** a = a + b */
+void elements_add(struct elements e, unsigned threads, void *a, const void *b);
+/** a = max(a + b, 0) */
+void elements_add_relu(struct elements e, unsigned threads, void *a, const void *b);
+/** Its backward form: a = out > 0 ? a + b : 0. b NULL: as zeros */
+void elements_back_relu(struct elements e, unsigned threads, void *a, const void *b, const void *out);
+/** The others as device.h says. */
 bool elements_finite(struct elements e, const void *a);
 void elements_sum(struct device *device, const struct device_sum *sum);
 void elements_multiply(struct device *device, float *to, const float *from, const double *factors, size_t n);

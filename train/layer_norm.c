@@ -12,21 +12,37 @@ static uint32_t norm_channels(const struct layer *layer)
     return layer_value(layer->env, layer->node->in)->channels;
 }
 
+static enum device_fused norm_fused(const struct node *node)
+{
+    return node->in2 != 0 ? FUSED_ADD_RELU : node->relu ? FUSED_RELU : FUSED_NOTHING;
+}
+
+/* Statistics lie as the norms' tensors do: means where scales are, variances where shifts are. */
+static size_t norm_at(const struct layer *layer)
+{
+    const struct tensor *tensors = layer->env->network->tensors;
+    size_t at = 0;
+
+    for (uint32_t t = 0; t < layer->node->tensor; t++)
+        at += tensors[t].kind == TENSOR_NORM ? tensors[t].count : 0;
+    return at;
+}
+
 static void norm_create_training(struct layer *layer, const struct device_layout *layout)
 {
     struct environment *env = layer->env;
-    const bool relu = layer->node->relu;
 
-    layer->forward = env->device->kind->norm(env->device, layout, env->sum == NULL ? NORM_BATCH : NORM_GIVEN, relu);
+    layer->forward = env->device->kind->norm(env->device, layout, env->sum == NULL ? NORM_BATCH : NORM_GIVEN,
+                                             norm_fused(layer->node));
     layer->back = layer->forward->device->kind->back(layer->forward, ARG_DIFF_SRC);
     if (layer->forward->layouts[ARG_WORKSPACE] != NULL)
         layer->workspace_bytes = layer->forward->layouts[ARG_WORKSPACE]->bytes;
     if (env->sum == NULL)
         return;
-    layer->measure = env->device->kind->norm(env->device, layout, NORM_BATCH, false);
+    layer->measure = env->device->kind->norm(env->device, layout, NORM_BATCH, FUSED_NOTHING);
     if (layer->measure->layouts[ARG_WORKSPACE] != NULL)
         layer->workspace_bytes += layer->measure->layouts[ARG_WORKSPACE]->bytes;
-    layer->correct = env->device->kind->norm(env->device, layout, NORM_ONLY, false);
+    layer->correct = env->device->kind->norm(env->device, layout, NORM_ONLY, FUSED_NOTHING);
     layer->host = allocate((size_t)6 * norm_channels(layer), sizeof *layer->host);
     layer_stage(env, layout->bytes);
 }
@@ -43,9 +59,9 @@ void norm_create(struct layer *layer)
     layer->diff_scale = layer->bias + channels;
     layer->diff_shift = layer->diff_scale + channels;
     layer->correction = layer->diff_shift + channels;
-    layer->at = env->nstatistic;
+    layer->at = norm_at(layer);
     env->nstatistic += (size_t)2 * channels;
-    layer->evaluate = env->device->kind->norm(env->device, layout, NORM_ONLY, layer->node->relu);
+    layer->evaluate = env->device->kind->norm(env->device, layout, NORM_ONLY, norm_fused(layer->node));
     if (env->training)
         norm_create_training(layer, layout);
 }
@@ -65,6 +81,7 @@ static void norm_run(struct layer *layer, struct device_op *op, float *statistic
 
     layer_run(layer, op,
               (void *[NARG]){ [ARG_SRC] = layer->in,
+                              [ARG_ADDEND] = layer->in2,
                               [ARG_DST] = layer->out,
                               [ARG_MEAN] = mean,
                               [ARG_VARIANCE] = variance,
@@ -157,8 +174,7 @@ static void norm_correct(struct layer *layer)
                               [ARG_VARIANCE] = layer->env->measured + layer->at + channels,
                               [ARG_SCALE] = layer->correction,
                               [ARG_SHIFT] = layer->correction + channels });
-    env->device->kind->elementwise(env->device, ELEMENTS_ADD, layer_elements(env, layer->node->in), layer->diff_in,
-                                   env->staging, NULL);
+    env->device->kind->add(env->device, layer_elements(env, layer->node->in), layer->diff_in, env->staging);
 }
 
 void norm_backward(struct layer *layer, void *const *gradients, bool accumulate)
@@ -168,12 +184,14 @@ void norm_backward(struct layer *layer, void *const *gradients, bool accumulate)
 
     layer_run(layer, layer->back,
               (void *[NARG]){ [ARG_SRC] = layer->in,
+                              [ARG_DST] = layer->out,
                               [ARG_MEAN] = layer->env->measured + layer->at,
                               [ARG_VARIANCE] = layer->env->measured + layer->at + channels,
                               [ARG_SCALE] = layer->weights,
                               [ARG_SHIFT] = layer->bias,
                               [ARG_WORKSPACE] = layer->workspace,
                               [ARG_DIFF_DST] = layer->diff_out,
+                              [ARG_DIFF_MORE] = layer->diff_more,
                               [ARG_DIFF_SRC] = layer->diff_in,
                               [ARG_DIFF_SCALE] = layer->diff_scale,
                               [ARG_DIFF_SHIFT] = layer->diff_shift });

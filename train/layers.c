@@ -193,29 +193,6 @@ void layer_convolve(struct layer *layer)
     convolution_back_data(layer);
 }
 
-/* ---- The end of a block: in place ---- */
-
-static void add_create(struct layer *layer)
-{
-    layer_put_out(layer);
-}
-
-static void add_forward(struct layer *layer, enum mode mode)
-{
-    (void)mode;
-    layer->env->device->kind->elementwise(layer->env->device, ELEMENTS_ADD_RELU,
-                                          layer_elements(layer->env, layer->node->out), layer->out, layer->in2, NULL);
-}
-
-static void add_backward(struct layer *layer, void *const *gradients, bool accumulate)
-{
-    (void)gradients;
-    (void)accumulate;
-    layer->env->device->kind->elementwise(layer->env->device, ELEMENTS_BACK_RELU,
-                                          layer_elements(layer->env, layer->node->out), layer->diff_out,
-                                          layer->diff_more, layer->out);
-}
-
 /* ---- Pooling ---- */
 
 static void pool_create(struct layer *layer)
@@ -345,7 +322,6 @@ static const struct row {
 } table[NODE_NKIND] = {
     [NODE_CONVOLUTION] = { convolution_create, convolution_refresh, convolution_forward, convolution_backward },
     [NODE_NORM] = { norm_create, norm_refresh, norm_forward, norm_backward },
-    [NODE_ADD] = { add_create, NULL, add_forward, add_backward },
     [NODE_LARGEST] = { pool_create, NULL, pool_forward, pool_backward },
     [NODE_AVERAGE] = { pool_create, NULL, pool_forward, pool_backward },
     [NODE_PRODUCT] = { product_create, product_refresh, product_forward, product_backward },
@@ -376,9 +352,8 @@ void layer_forward(struct layer *layer, enum mode mode)
 void layer_backward(struct layer *layer, void *const *gradients, bool accumulate)
 {
     /* The end of a block adds the second part itself. */
-    if (layer->diff_more != NULL && layer->node->kind != NODE_ADD)
-        layer->env->device->kind->elementwise(layer->env->device, ELEMENTS_ADD,
-                                              layer_elements(layer->env, layer->node->out), layer->diff_out,
-                                              layer->diff_more, NULL);
+    if (layer->diff_more != NULL && layer->node->in2 == 0)
+        layer->env->device->kind->add(layer->env->device, layer_elements(layer->env, layer->node->out), layer->diff_out,
+                                      layer->diff_more);
     table[layer->node->kind].backward(layer, gradients, accumulate);
 }

@@ -41,7 +41,7 @@ struct layer {
     struct environment *env;
     /* Inputs and outputs, in the device's memory as all that follows; model.c sets them before a pass: */
     void *in, *in2, *out;
-    void *diff_out;  /* gradient of the output */
+    void *diff_out;  /* gradient of the output; at the end of a block it becomes that of in2 */
     void *diff_more; /* second part of that gradient when two nodes read the output; else NULL */
     void *diff_in;   /* gradient of the input; may be diff_out; NULL: not wanted */
     void *workspace;

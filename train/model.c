@@ -66,13 +66,15 @@ static void create_statistics(struct model *model)
     double *unbias = allocate(count, sizeof *unbias);
     size_t at = 0;
 
-    model->statistics = allocate((size_t)2 * net->nnode, sizeof *model->statistics);
-    for (uint32_t k = 0; k < net->nnode; k++)
-        for (unsigned var = 0; net->nodes[k].kind == NODE_NORM && var < 2; var++) {
+    model->statistics = allocate(net->ntensor, sizeof *model->statistics);
+    for (uint32_t t = 0; t < net->ntensor; t++)
+        if (net->tensors[t].kind == TENSOR_NORM) { /* they lie as these do */
+            const char *name = net->tensors[t].name, *dot = strrchr(name, '.');
             struct statistic *s = &model->statistics[model->nstatistic++];
 
-            *s = (struct statistic){ .count = net->values[net->nodes[k].out].channels, .start = at };
-            snprintf(s->name, sizeof s->name, "%s.running_%s", net->nodes[k].name, var ? "var" : "mean");
+            *s = (struct statistic){ .count = (uint32_t)net->tensors[t].count, .start = at };
+            snprintf(s->name, sizeof s->name, "%.*s.running_%s", (int)(dot - name), name,
+                     model->nstatistic % 2 != 0 ? "mean" : "var");
             at += s->count;
         }
     for (uint32_t k = 0; k < net->nnode; k++)
@@ -84,14 +86,16 @@ static void create_statistics(struct model *model)
     reset_statistics(model);
 }
 
-/* A layer's gradients become ready together, the last layer's first: the tensors in reverse. */
+/* A layer's gradients become ready together, the last layer's first. */
 static void create_order(struct model *model)
 {
-    const uint32_t n = model->network->ntensor;
+    const struct network *net = model->network;
+    uint32_t n = 0;
 
-    model->order = allocate(n, sizeof *model->order);
-    for (uint32_t k = 0; k < n; k++)
-        model->order[k] = n - 1 - k;
+    model->order = allocate(net->ntensor, sizeof *model->order);
+    for (uint32_t k = net->nnode; k-- > 0;)
+        for (uint32_t t = net->nodes[k].ntensor; t-- > 0;)
+            model->order[n++] = net->nodes[k].tensor + t;
 }
 
 struct model *model_create(const struct model_options *options)
@@ -239,7 +243,7 @@ static void initialise(const struct model *model, const struct node *node, uint6
     if (node->kind == NODE_CONVOLUTION)
         fill_normal(to[0], tensor->count, sqrt(2.0 / (tensor->shape[0] * tensor->shape[2] * tensor->shape[3])), &state);
     if (node->kind == NODE_NORM) {
-        fill(to[0], tensor->count, node->last && zero_last ? 0 : 1);
+        fill(to[0], tensor->count, node->in2 != 0 && zero_last ? 0 : 1);
         fill(to[1], tensor->count, 0);
     }
     if (node->kind == NODE_PRODUCT) {

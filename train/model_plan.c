@@ -20,7 +20,7 @@ static uint32_t back_step(const struct model *model, uint32_t node)
 /* If the backward pass does not need the input, the output takes its place. */
 static bool in_place(const struct model *model, const struct node *node)
 {
-    return node->kind == NODE_ADD || (node->kind == NODE_NORM && !model->options.training);
+    return node->kind == NODE_NORM && !model->options.training;
 }
 
 static void wire_value(struct model *model, uint32_t value)
@@ -44,14 +44,14 @@ static void wire_forward(struct model *model, uint32_t k)
     arena_use(arena, data[node->in], k);
     arena_use(arena, data[node->out], k);
     arena_use(arena, model->wires[k].workspace, k);
-    if (node->kind == NODE_ADD)
+    if (node->in2 != 0)
         arena_use(arena, data[node->in2], k);
     if (!training)
         return;
     arena_use(arena, model->wires[k].workspace, back_step(model, k));
     if (node->kind == NODE_CONVOLUTION || node->kind == NODE_NORM)
         arena_use(arena, data[node->in], back_step(model, k));
-    if (node->kind == NODE_ADD)
+    if (node->in2 != 0)
         arena_use(arena, data[node->out], back_step(model, k));
 }
 
@@ -85,14 +85,16 @@ static void part_add(struct backward_plan *back, uint32_t value, uint32_t buffer
 
 /*
  * Choose the buffer of the gradient of a node's input: that of its output's gradient if the node works in place and no
- * other node has yet to read it.
+ * other node has yet to read it; at the end of a block that of its output, which nobody reads after it.
  */
 static uint32_t wire_diff_in(struct model *model, struct backward_plan *back, const struct node *node,
                              uint32_t diff_out)
 {
     if (node->in == 0)
         return ARENA_NONE;
-    if (node->kind == NODE_ADD || (node->kind == NODE_NORM && back->holders[diff_out] == 0))
+    if (node->in2 != 0)
+        return model->data[node->out];
+    if (node->kind == NODE_NORM && back->holders[diff_out] == 0)
         return diff_out;
     return gradient_add(model, back, node->in);
 }
@@ -108,11 +110,13 @@ static void wire_backward(struct model *model, struct backward_plan *back, uint3
     for (uint32_t p = 0; p < parts->n; p++)
         back->holders[parts->buffer[p]]--;
     assert(node->kind == NODE_NORM || back->holders[wires->diff_out] == 0);
+    if (node->in2 != 0) { /* its gradient takes the place of the output's */
+        assert(back->holders[wires->diff_out] == 0);
+        part_add(back, node->in2, wires->diff_out);
+    }
     wires->diff_in = wire_diff_in(model, back, node, wires->diff_out);
     if (wires->diff_in != ARENA_NONE)
         part_add(back, node->in, wires->diff_in);
-    if (node->kind == NODE_ADD)
-        part_add(back, node->in2, wires->diff_in);
     arena_use(&model->arena, wires->diff_out, back_step(model, k));
     arena_use(&model->arena, wires->diff_more, back_step(model, k));
     arena_use(&model->arena, wires->diff_in, back_step(model, k));
@@ -154,7 +158,7 @@ void model_connect(struct model *model)
         layer->in = arena_at(arena, model->data[node->in]);
         layer->out = arena_at(arena, model->data[node->out]);
         layer->workspace = arena_at(arena, wires->workspace);
-        if (node->kind == NODE_ADD)
+        if (node->in2 != 0)
             layer->in2 = arena_at(arena, model->data[node->in2]);
         if (!model->options.training)
             continue;

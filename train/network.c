@@ -64,6 +64,11 @@ static void tensor_add(struct network *net, enum tensor_kind kind, const char *n
 }
 
 /* A node's name is that of its block and its part of it; either may be "". */
+static void join(char out[NODE_NAME], const char *block, const char *part)
+{
+    snprintf(out, NODE_NAME, "%s%s%s", block, *block != '\0' && *part != '\0' ? "." : "", part);
+}
+
 static struct node *node_add(struct network *net, enum node_kind kind, uint32_t in, uint32_t out, const char *block,
                              const char *part)
 {
@@ -72,7 +77,7 @@ static struct node *node_add(struct network *net, enum node_kind kind, uint32_t 
     net->nodes = grow(net->nodes, net->nnode + 1, sizeof *net->nodes);
     node = &net->nodes[net->nnode++];
     *node = (struct node){ .kind = kind, .in = in, .out = out, .tensor = net->ntensor };
-    snprintf(node->name, sizeof node->name, "%s%s%s", block, *block != '\0' && *part != '\0' ? "." : "", part);
+    join(node->name, block, part);
     return node;
 }
 
@@ -113,26 +118,32 @@ static uint32_t convolution(struct network *net, uint32_t in, uint32_t channels,
     return node->out;
 }
 
-static uint32_t norm(struct network *net, uint32_t in, bool relu, const char *block, const char *part)
+static struct node *norm_node(struct network *net, uint32_t in, const char *block, const char *part)
 {
     const struct value from = net->values[in];
-    const uint32_t out = value_add(net, from.channels, from.height, from.width);
-    struct node *node = node_add(net, NODE_NORM, in, out, block, part);
+    struct node *node =
+        node_add(net, NODE_NORM, in, value_add(net, from.channels, from.height, from.width), block, part);
 
-    node->relu = relu;
     node->ntensor = 2;
-    tensor_add(net, TENSOR_NORM, node->name, "weight", 1, &from.channels);
-    tensor_add(net, TENSOR_NORM, node->name, "bias", 1, &from.channels);
-    return out;
+    return node;
 }
 
-static uint32_t add(struct network *net, uint32_t in, uint32_t shortcut, const char *block)
+static void norm_tensors(struct network *net, uint32_t in, const char *block, const char *part)
 {
-    const struct value from = net->values[in];
-    const uint32_t out = value_add(net, from.channels, from.height, from.width);
+    char name[NODE_NAME];
 
-    node_add(net, NODE_ADD, in, out, block, "")->in2 = shortcut;
-    return out;
+    join(name, block, part);
+    tensor_add(net, TENSOR_NORM, name, "weight", 1, &net->values[in].channels);
+    tensor_add(net, TENSOR_NORM, name, "bias", 1, &net->values[in].channels);
+}
+
+static uint32_t norm(struct network *net, uint32_t in, bool relu, const char *block, const char *part)
+{
+    struct node *node = norm_node(net, in, block, part);
+
+    node->relu = relu;
+    norm_tensors(net, in, block, part);
+    return node->out;
 }
 
 static uint32_t product(struct network *net, uint32_t in, uint32_t nclass)
@@ -157,15 +168,30 @@ static uint32_t project(struct network *net, uint32_t in, uint32_t channels, uin
     return norm(net, convolution(net, in, channels, 1, stride, block, "downsample.0"), false, block, "downsample.1");
 }
 
+/* The last norm runs after the shortcut, which it adds. Its tensors come before, as in torchvision. */
+static uint32_t end(struct network *net, uint32_t in, uint32_t shortcut_in, uint32_t stride, const char *block,
+                    const char *part)
+{
+    const uint32_t tensor = net->ntensor;
+    uint32_t shortcut;
+    struct node *node;
+
+    norm_tensors(net, in, block, part);
+    shortcut = project(net, shortcut_in, net->values[in].channels, stride, block);
+    node = norm_node(net, in, block, part);
+    node->tensor = tensor;
+    node->in2 = shortcut;
+    node->relu = true;
+    return node->out;
+}
+
 static uint32_t basic(struct network *net, uint32_t in, uint32_t width, uint32_t stride, const char *block)
 {
     uint32_t x = convolution(net, in, width, 3, stride, block, "conv1");
 
     x = norm(net, x, true, block, "bn1");
     x = convolution(net, x, width, 3, 1, block, "conv2");
-    x = norm(net, x, false, block, "bn2");
-    net->nodes[net->nnode - 1].last = true;
-    return add(net, x, project(net, in, width, stride, block), block);
+    return end(net, x, in, stride, block, "bn2");
 }
 
 /* v1.5: the stride is in the 3x3 convolution. */
@@ -177,9 +203,7 @@ static uint32_t bottleneck(struct network *net, uint32_t in, uint32_t width, uin
     x = convolution(net, x, width, 3, stride, block, "conv2");
     x = norm(net, x, true, block, "bn2");
     x = convolution(net, x, 4 * width, 1, 1, block, "conv3");
-    x = norm(net, x, false, block, "bn3");
-    net->nodes[net->nnode - 1].last = true;
-    return add(net, x, project(net, in, 4 * width, stride, block), block);
+    return end(net, x, in, stride, block, "bn3");
 }
 
 static uint32_t stem(struct network *net, const struct row *row, uint32_t in)

@@ -10,8 +10,7 @@
 
 enum node_kind {
     NODE_CONVOLUTION,
-    NODE_NORM,    /* batch norm, then max(x, 0) if relu is set */
-    NODE_ADD,     /* max(in + in2, 0): end of a residual block */
+    NODE_NORM,    /* batch norm, + in2, then max(x, 0) if relu is set */
     NODE_LARGEST, /* max pooling */
     NODE_AVERAGE, /* global average pooling */
     NODE_PRODUCT, /* fully connected: a matrix product, plus a bias */
@@ -22,16 +21,17 @@ struct value { /* what passes between nodes; number 0 is the images */
     uint32_t channels, height, width;
 };
 
+enum { NODE_NAME = 48 };
+
 struct node {
     enum node_kind kind;
-    char name[48];
+    char name[NODE_NAME];
     uint32_t in, out; /* values */
-    uint32_t in2;     /* ADD: the shortcut */
+    uint32_t in2;     /* NORM, the last of a block: the shortcut, which is added, with relu; else 0 */
     uint32_t tensor;  /* the first of its tensors */
     uint32_t ntensor;
     uint32_t kernel, stride, pad;
     bool relu;
-    bool last; /* the last batch norm of a block */
 };
 
 struct network {

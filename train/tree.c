@@ -29,6 +29,6 @@ void tree_add(const struct tree *tree, uint32_t k, size_t start, size_t count, f
 
     for (uint32_t level = 0; level < above && k >> level > 0; level++)
         if (k >> level & 1)
-            tree->device->kind->elementwise(tree->device, ELEMENTS_ADD, (struct elements){ PRECISION_FP32, count },
-                                            into, tree->level[level] + start, NULL);
+            tree->device->kind->add(tree->device, (struct elements){ PRECISION_FP32, count }, into,
+                                    tree->level[level] + start);
 }

@@ -29,7 +29,7 @@ WANTED = {
     'train_pool_max_back': (1, 1, False),
     'train_pool_average': (4, 1, False),
     'train_pool_average_back': (1, 1, False),
-    'train_elements': (12, 1, False),
+    'train_add': (8, 1, False),
     'train_finite': (4, 0, False),
     'train_convert': (8, 2, False),
     'train_images': (0, 4, False),

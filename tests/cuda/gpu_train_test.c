@@ -52,27 +52,31 @@ static void *take_elements(uint64_t n)
     return take(n * (place.type == PLAIT_FLOAT32 ? 4 : 2));
 }
 
-static void norm_of(uint64_t rows, uint32_t channels, bool relu)
+static void norm_of(uint64_t rows, uint32_t channels, enum train_fused fused)
 {
     const size_t vector = channels * sizeof(float), tensor = rows * channels;
-    struct kernel_norm n = { .rows = rows, .channels = channels, .type = place.type, .relu = relu };
+    struct kernel_norm n = { .rows = rows, .channels = channels, .type = place.type, .fused = fused };
 
     n.x = take_elements(tensor), n.y = take_elements(tensor);
     n.diff_y = take_elements(tensor), n.diff_x = take_elements(tensor);
+    if (fused == TRAIN_ADD_RELU)
+        n.addend = take_elements(tensor), n.diff_more = take_elements(tensor);
     n.mean = take(vector), n.variance = take(vector), n.scale = take(vector), n.shift = take(vector);
     n.diff_scale = take(vector), n.diff_shift = take(vector);
     n.scratch = take(kernel_norm_scratch(rows, channels, place.type));
     kernel_norm_measure(place.l, &n);
     kernel_norm_forward(place.l, &n);
     kernel_norm_back_sums(place.l, &n);
-    kernel_norm_back(place.l, &n, relu ? 0 : (double)rows);
+    kernel_norm_back(place.l, &n, fused == TRAIN_RELU ? 0 : (double)rows);
 }
 
 static void norms(void)
 {
-    norm_of(2003, 64, true);
-    norm_of(101, 264, false);
-    norm_of(301, 10, true);
+    norm_of(2003, 64, TRAIN_RELU);
+    norm_of(101, 264, TRAIN_NOTHING);
+    norm_of(301, 10, TRAIN_RELU);
+    norm_of(1501, 64, TRAIN_ADD_RELU);
+    norm_of(301, 10, TRAIN_ADD_RELU);
 }
 
 static void pool_of(struct kernel_pool p)
@@ -99,10 +103,8 @@ static void elements(void)
 {
     enum { COUNT = 100003 };
 
-    for (unsigned what = 0; what < 3; what++) {
-        void *a = take_elements(COUNT), *b = take_elements(COUNT), *out = take_elements(COUNT);
-        kernel_elementwise(place.l, (enum train_what)what, place.type, COUNT, a, b, what == 2 ? out : NULL);
-    }
+    void *a = take_elements(COUNT);
+    kernel_add(place.l, place.type, COUNT, a, take_elements(COUNT));
     kernel_infinite(place.l, place.type, COUNT, take_elements(COUNT), take(4));
     kernel_images(place.l, 30003, take(30003), (const float[3]){ 1, 2, 3 }, (const float[3]){ 0.1F, 0.2F, 0.3F },
                   place.type, take_elements(30003));

@@ -54,13 +54,20 @@ static void uses_train_norm_combine(struct at *at, const struct train_norm *a)
 static void uses_train_norm_forward(struct at *at, const struct train_norm *a)
 {
     reads_factors(at, a);
+    reads(at, a->addend, tensor(a));
     writes(at, a->y, tensor(a));
 }
 
 static void uses_train_norm_back_sums(struct at *at, const struct train_norm *a)
 {
     reads_factors(at, a);
-    reads(at, a->diff_y, tensor(a));
+    if (a->fused == TRAIN_ADD_RELU) {
+        reads(at, a->y, tensor(a));
+        reads(at, a->diff_more, tensor(a));
+        writes(at, a->diff_y, tensor(a));
+    } else {
+        reads(at, a->diff_y, tensor(a));
+    }
     writes(at, a->partial, partial(a));
 }
 
@@ -125,10 +132,9 @@ static void uses_train_pool_average_back(struct at *at, const struct train_pool 
 
 /* ---- Element by element ----------------------------------------------------------------------------------------- */
 
-static void uses_train_elements(struct at *at, const struct train_elements *a)
+static void uses_train_add(struct at *at, const struct train_add *a)
 {
     reads(at, a->b, bytes_of(a->n, a->type));
-    reads(at, a->out, bytes_of(a->n, a->type));
     writes(at, a->a, bytes_of(a->n, a->type));
 }
 

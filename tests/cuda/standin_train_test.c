@@ -10,10 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 9, SIZE = 4, ROWS = 50, CHANNELS = 8, TENSOR = ROWS * CHANNELS * SIZE, VECTOR = CHANNELS * SIZE };
+enum { MOST = 11, SIZE = 4, ROWS = 50, CHANNELS = 8, TENSOR = ROWS * CHANNELS * SIZE, VECTOR = CHANNELS * SIZE };
 enum { IMAGES = 2, SIDE = 6, OUT = 3, INPUT = IMAGES * SIDE * SIDE * CHANNELS, OUTPUT = IMAGES * OUT * OUT * CHANNELS };
 
-static const struct kernel_norm norm = { .rows = ROWS, .channels = CHANNELS, .type = PLAIT_FLOAT32, .relu = true };
+static const struct kernel_norm norm = {
+    .rows = ROWS, .channels = CHANNELS, .type = PLAIT_FLOAT32, .fused = TRAIN_RELU
+};
 static const struct kernel_pool largest = { IMAGES, CHANNELS, SIDE, SIDE, 3, 2, 1, PLAIT_FLOAT32, false };
 static const struct kernel_pool average = { IMAGES, CHANNELS, SIDE, SIDE, 3, 2, 1, PLAIT_FLOAT32, true };
 static const struct kernel_weights weights = { 5, 8, 9 };
@@ -53,6 +55,23 @@ static void back_sums(const struct train_launcher *l, void *const *a)
     kernel_norm_back_sums(l, &n);
 }
 
+static void forward_add(const struct train_launcher *l, void *const *a)
+{
+    struct kernel_norm n = norm_with(a);
+
+    n.fused = TRAIN_ADD_RELU, n.y = a[5], n.addend = a[6];
+    kernel_norm_forward(l, &n);
+}
+
+static void back_sums_add(const struct train_launcher *l, void *const *a)
+{
+    struct kernel_norm n = norm_with(a);
+
+    n.fused = TRAIN_ADD_RELU, n.diff_y = a[5], n.diff_scale = a[6], n.diff_shift = a[7], n.scratch = a[8];
+    n.y = a[9], n.diff_more = a[10];
+    kernel_norm_back_sums(l, &n);
+}
+
 static void back(const struct train_launcher *l, void *const *a)
 {
     struct kernel_norm n = norm_with(a);
@@ -81,9 +100,9 @@ static void pool_average_back(const struct train_launcher *l, void *const *a)
     kernel_pool_back(l, &average, a[0], NULL, a[1]);
 }
 
-static void elements(const struct train_launcher *l, void *const *a)
+static void sum(const struct train_launcher *l, void *const *a)
 {
-    kernel_elementwise(l, TRAIN_BACK_RELU, PLAIT_FLOAT32, ROWS, a[0], a[1], a[2]);
+    kernel_add(l, PLAIT_FLOAT32, ROWS, a[0], a[1]);
 }
 
 static void infinite(const struct train_launcher *l, void *const *a)
@@ -175,15 +194,20 @@ static struct call {
     void (*call)(const struct train_launcher *l, void *const *a);
     size_t bytes[MOST];
 } calls[] = {
-    { "rwww", measure, { TENSOR, VECTOR, VECTOR } }, /* and scratch */
-    { "rrrrrw", forward, { TENSOR, VECTOR, VECTOR, VECTOR, VECTOR, TENSOR } },
+    /* The first three and the last but one have scratch memory, too. */
+    { "rwww", measure, { TENSOR, VECTOR, VECTOR } },
     { "rrrrrrwww", back_sums, { TENSOR, VECTOR, VECTOR, VECTOR, VECTOR, TENSOR, VECTOR, VECTOR } },
+    { "rrrrrwwwwrr",
+      back_sums_add,
+      { TENSOR, VECTOR, VECTOR, VECTOR, VECTOR, TENSOR, VECTOR, VECTOR, 0, TENSOR, TENSOR } },
+    { "rrrrrw", forward, { TENSOR, VECTOR, VECTOR, VECTOR, VECTOR, TENSOR } },
+    { "rrrrrwr", forward_add, { TENSOR, VECTOR, VECTOR, VECTOR, VECTOR, TENSOR, TENSOR } },
     { "rrrrrrrrw", back, { TENSOR, VECTOR, VECTOR, VECTOR, VECTOR, TENSOR, VECTOR, VECTOR, TENSOR } },
     { "rww", pool, { INPUT * SIZE, OUTPUT *SIZE, OUTPUT } },
     { "rrw", pool_back, { OUTPUT * SIZE, OUTPUT, INPUT *SIZE } },
     { "rw", pool_average, { INPUT * SIZE, OUTPUT *SIZE } },
     { "rw", pool_average_back, { OUTPUT * SIZE, INPUT *SIZE } },
-    { "wrr", elements, { ROWS * SIZE, ROWS *SIZE, ROWS *SIZE } },
+    { "wr", sum, { ROWS * SIZE, ROWS *SIZE } },
     { "rw", infinite, { ROWS * SIZE, SIZE } },
     { "rw", convert, { ROWS * 2, ROWS *SIZE } },
     { "rw", images, { 96, 96 * SIZE } },
@@ -194,7 +218,7 @@ static struct call {
     { "rw", fill_rows, { VECTOR, TENSOR } },
     { "rw", reorder, { 360 * SIZE, 360 * 2 } },
     { "rw", reorder_back, { 360 * 2, 360 * SIZE } },
-    { "rrww", loss_forward, { TENSOR, ROWS *SIZE, sizeof(struct train_loss_sums) } }, /* and scratch */
+    { "rrww", loss_forward, { TENSOR, ROWS *SIZE, sizeof(struct train_loss_sums) } },
     { "rrrw", loss_back, { TENSOR, ROWS *SIZE, 8, TENSOR } },
 };
 
@@ -270,7 +294,7 @@ int main(int argc, char **argv)
 
     assert_true(argc > 1);
     load(argv[1]);
-    calls[0].bytes[3] = calls[2].bytes[8] = kernel_norm_scratch(ROWS, CHANNELS, PLAIT_FLOAT32);
-    calls[19].bytes[3] = kernel_loss_scratch(ROWS);
+    calls[0].bytes[3] = calls[1].bytes[8] = calls[2].bytes[8] = kernel_norm_scratch(ROWS, CHANNELS, PLAIT_FLOAT32);
+    calls[sizeof calls / sizeof *calls - 2].bytes[3] = kernel_loss_scratch(ROWS);
     return cmocka_run_group_tests_name("stand-in for CUDA: kernels of the training program", tests, NULL, NULL);
 }

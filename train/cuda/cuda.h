@@ -29,7 +29,7 @@ struct cuda_layout {
 
 struct cuda_norm {
     enum device_norm norm;
-    bool relu;
+    enum device_fused fused;
 };
 
 struct cuda_reorder {
@@ -116,7 +116,7 @@ const struct device_layout *cuda_layout(struct device *device, enum device_order
 void cuda_run(struct device_op *op, void *const at[NARG], void *scratch);
 struct device_op *cuda_convolution(struct device *device, const struct device_convolution *shape);
 struct device_op *cuda_norm(struct device *device, const struct device_layout *layout, enum device_norm norm,
-                            bool relu);
+                            enum device_fused fused);
 struct device_op *cuda_pool(struct device *device, const struct device_pool *shape, bool training);
 struct device_op *cuda_product(struct device *device, const struct device_product *shape);
 struct device_op *cuda_reorder(struct device *device, const struct device_layout *from, const struct device_layout *to,

@@ -233,14 +233,9 @@ static void cuda_destroy(struct device *device)
 
 /* ---- What is no operation ---- */
 
-static void cuda_elementwise(struct device *device, enum elementwise what, struct elements e, void *a, const void *b,
-                             const void *out)
+static void cuda_add(struct device *device, struct elements e, void *a, const void *b)
 {
-    static const enum train_what whats[NELEMENTWISE] = {
-        [ELEMENTS_ADD] = TRAIN_ADD, [ELEMENTS_ADD_RELU] = TRAIN_ADD_RELU, [ELEMENTS_BACK_RELU] = TRAIN_BACK_RELU
-    };
-
-    kernel_elementwise(&cuda_of(device)->launcher, whats[what], cuda_type(e.precision), e.n, a, b, out);
+    kernel_add(&cuda_of(device)->launcher, cuda_type(e.precision), e.n, a, b);
 }
 
 static bool cuda_finite(struct device *device, struct elements e, const void *a)
@@ -316,7 +311,7 @@ const struct device_kind device_cuda = {
     .copy_images = cuda_copy_images,
     .wait_images = cuda_wait_images,
     .decoder = cuda_decoder,
-    .elementwise = cuda_elementwise,
+    .add = cuda_add,
     .finite = cuda_finite,
     .sum = cuda_sum,
     .multiply = cuda_multiply,

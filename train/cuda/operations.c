@@ -157,6 +157,8 @@ struct device_op *cuda_convolution(struct device *device, const struct device_co
 
 /* ---- Batch norm ---- */
 
+_Static_assert((int)FUSED_RELU == (int)TRAIN_RELU && (int)FUSED_ADD_RELU == (int)TRAIN_ADD_RELU, "fused");
+
 static struct kernel_norm norm_of(const struct cuda_op *op, void *const at[NARG], void *scratch)
 {
     const struct cuda_layout *l = of(op->op.layouts[ARG_SRC]);
@@ -164,10 +166,12 @@ static struct kernel_norm norm_of(const struct cuda_op *op, void *const at[NARG]
     return (struct kernel_norm){ .rows = (uint64_t)l->shape[0] * l->shape[2] * l->shape[3],
                                  .channels = l->shape[1],
                                  .type = cuda_type(l->type),
-                                 .relu = op->norm.relu,
+                                 .fused = (enum train_fused)op->norm.fused,
                                  .x = at[ARG_SRC],
+                                 .addend = at[ARG_ADDEND],
                                  .y = at[ARG_DST],
                                  .diff_y = at[ARG_DIFF_DST],
+                                 .diff_more = at[ARG_DIFF_MORE],
                                  .diff_x = at[ARG_DIFF_SRC],
                                  .mean = at[ARG_MEAN],
                                  .variance = at[ARG_VARIANCE],
@@ -205,18 +209,22 @@ static struct device_op *norm_back(const struct cuda_op *forward, enum device_ar
     op->norm = forward->norm;
     op->op.layouts[ARG_SRC] = op->op.layouts[ARG_DIFF_SRC] = op->op.layouts[ARG_DIFF_DST] =
         forward->op.layouts[ARG_SRC];
+    if (op->norm.fused == FUSED_ADD_RELU)
+        op->op.layouts[ARG_DST] = op->op.layouts[ARG_DIFF_MORE] = forward->op.layouts[ARG_DST];
     return &op->op;
 }
 
-struct device_op *cuda_norm(struct device *device, const struct device_layout *layout, enum device_norm norm, bool relu)
+struct device_op *cuda_norm(struct device *device, const struct device_layout *layout, enum device_norm norm,
+                            enum device_fused fused)
 {
     struct cuda *cuda = cuda_of(device);
     struct cuda_op *op = cuda_op_create(cuda, run_norm);
     const uint32_t *shape = of(layout)->shape;
 
-    op->norm = (struct cuda_norm){ norm, relu };
+    op->norm = (struct cuda_norm){ norm, fused };
     op->back = norm_back;
     op->op.layouts[ARG_SRC] = op->op.layouts[ARG_DST] = layout;
+    op->op.layouts[ARG_ADDEND] = fused == FUSED_ADD_RELU ? layout : NULL;
     need_scratch(cuda, kernel_norm_scratch((uint64_t)shape[0] * shape[2] * shape[3], shape[1], cuda->type));
     return &op->op;
 }

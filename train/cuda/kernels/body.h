@@ -70,24 +70,34 @@ BODY uint32_t train_half(float v, uint32_t type)
 }
 
 /* Rounded to nearest even. */
-BODY void train_store(void *p, uint64_t i, const float *v, uint32_t type, uint32_t n)
+BODY struct plait_line train_narrow(const float *v, uint32_t type, uint32_t n)
+{
+    struct plait_line line = { { 0, 0, 0, 0 } };
+
+    UNROLL for (uint32_t j = 0; j < n; j++)
+    {
+        if (type == PLAIT_FLOAT32)
+            line.word[j % 4] = bits_f32(v[j]);
+        else
+            plait_half_to(line.word, j, train_half(v[j], type));
+    }
+    return line;
+}
+
+BODY void train_put(void *p, uint64_t i, struct plait_line line, uint32_t type, uint32_t n)
 {
     GLOBAL(p);
-    if (n == 1 && type == PLAIT_FLOAT32) {
-        ((plait_bits32 *)p)[i] = bits_f32(v[0]);
-    } else if (n == 1) {
-        ((plait_bits16 *)p)[i] = (uint16_t)train_half(v[0], type);
-    } else {
-        struct plait_line line = { { 0, 0, 0, 0 } };
-        UNROLL for (uint32_t j = 0; j < n; j++)
-        {
-            if (type == PLAIT_FLOAT32)
-                line.word[j] = bits_f32(v[j]);
-            else
-                plait_half_to(line.word, j, train_half(v[j], type));
-        }
+    if (n > 1)
         plait_line_put((char *)p + i * train_size(type), line);
-    }
+    else if (type == PLAIT_FLOAT32)
+        ((plait_bits32 *)p)[i] = line.word[0];
+    else
+        ((plait_bits16 *)p)[i] = (uint16_t)line.word[0];
+}
+
+BODY void train_store(void *p, uint64_t i, const float *v, uint32_t type, uint32_t n)
+{
+    train_put(p, i, train_narrow(v, type, n), type, n);
 }
 
 /* n numbers of float32 from element i on, aligned as their number is. */

@@ -3,7 +3,7 @@
 
 #include "kernel.cuh"
 
-TRAIN_KERNEL(train_elements, train_elements, 2)
+TRAIN_KERNEL(train_add, train_add, 2)
 TRAIN_KERNEL(train_finite, train_finite, 2)
 TRAIN_KERNEL(train_convert, train_convert, 2)
 TRAIN_KERNEL(train_images, train_images, 2)

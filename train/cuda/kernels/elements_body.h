@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Element by element: train_elements, train_finite, train_convert, train_images, and vectors of float32. */
+/* Element by element: train_add, train_finite, train_convert, train_images, and vectors of float32. */
 #ifndef PLAIT_TRAIN_CUDA_ELEMENTS_BODY_H
 #define PLAIT_TRAIN_CUDA_ELEMENTS_BODY_H
 
@@ -54,18 +54,11 @@ BODY struct train_walk train_rest_of(uint64_t n, uint32_t each, const struct pla
     return w;
 }
 
-/* ---- Sums and masks ---- */
+/* ---- Sums ---- */
 
-BODY float train_element(uint32_t what, float a, float b, float out)
+BODY void train_add_of(const struct train_add *a, struct train_walk w, uint32_t type, uint32_t n)
 {
-    const float sum = a + b;
-
-    return what == TRAIN_ADD ? sum : what == TRAIN_ADD_RELU ? train_relu(sum) : out > 0 ? sum : 0;
-}
-
-BODY void train_elements_of(const struct train_elements *a, struct train_walk w, uint32_t type, uint32_t n)
-{
-    struct plait_line x[TRAIN_LINES], y[TRAIN_LINES], out[TRAIN_LINES];
+    struct plait_line x[TRAIN_LINES], y[TRAIN_LINES];
 
     UNROLL for (uint32_t u = 0; u < TRAIN_LINES; u++)
     {
@@ -73,44 +66,38 @@ BODY void train_elements_of(const struct train_elements *a, struct train_walk w,
         if (i >= w.end)
             break;
         x[u] = train_load(a->a, i, type, n);
-        if (a->b != NULL)
-            y[u] = train_load(a->b, i, type, n);
-        if (a->out != NULL)
-            out[u] = train_load(a->out, i, type, n);
+        y[u] = train_load(a->b, i, type, n);
     }
     UNROLL for (uint32_t u = 0; u < TRAIN_LINES; u++)
     {
-        float p[TRAIN_MOST], q[TRAIN_MOST] = { 0 }, r[TRAIN_MOST] = { 0 };
+        float p[TRAIN_MOST], q[TRAIN_MOST];
         if (w.start + u * w.step >= w.end)
             break;
         train_widen(p, x[u], type, n);
-        if (a->b != NULL)
-            train_widen(q, y[u], type, n);
-        if (a->out != NULL)
-            train_widen(r, out[u], type, n);
-        UNROLL for (uint32_t j = 0; j < n; j++) p[j] = train_element(a->what, p[j], q[j], r[j]);
+        train_widen(q, y[u], type, n);
+        UNROLL for (uint32_t j = 0; j < n; j++) p[j] += q[j];
         train_store(a->a, w.start + u * w.step, p, type, n);
     }
 }
 
-BODY uint32_t train_elements_phases(const struct train_elements *a, const struct plait_where *at)
+BODY uint32_t train_add_phases(const struct train_add *a, const struct plait_where *at)
 {
     return train_chunk_phases(a->n, train_each(a->type, a->wide), TRAIN_LINES, at);
 }
 
-BODY void train_elements_body(const struct train_elements *a, uint32_t phase, const struct plait_where *at,
-                              union train_shared *shared)
+BODY void train_add_body(const struct train_add *a, uint32_t phase, const struct plait_where *at,
+                         union train_shared *shared)
 {
     const uint32_t each = train_each(a->type, a->wide);
     const struct train_walk w = train_walk_of(a->n, each, TRAIN_LINES, phase, at);
 
     (void)shared;
-#define ELEMENTS(t, m) train_elements_of(a, w, t, m)
+#define ADD(t, m) train_add_of(a, w, t, m)
     if (train_is_rest(a->n, each, TRAIN_LINES, phase, at))
-        train_elements_of(a, train_rest_of(a->n, each, at), a->type, 1);
+        train_add_of(a, train_rest_of(a->n, each, at), a->type, 1);
     else
-        TRAIN_BY_TYPE(a->type, a->wide, ELEMENTS);
-#undef ELEMENTS
+        TRAIN_BY_TYPE(a->type, a->wide, ADD);
+#undef ADD
 }
 
 /* ---- Infinities and NaNs ---- */

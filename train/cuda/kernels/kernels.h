@@ -26,7 +26,7 @@
     X(train_pool_max_back, train_pool)     \
     X(train_pool_average, train_pool)      \
     X(train_pool_average_back, train_pool) \
-    X(train_elements, train_elements)      \
+    X(train_add, train_add)                \
     X(train_finite, train_finite)          \
     X(train_convert, train_convert)        \
     X(train_images, train_images)          \
@@ -70,21 +70,29 @@ struct train_cut {
     uint32_t wide;
 };
 
+enum train_fused { TRAIN_NOTHING, TRAIN_RELU, TRAIN_ADD_RELU }; /* enum device_fused of train/device.h */
+
 /*
  * Batch norm. partial: [npart][2][channels] sums of a part.
  *
  * train_norm_sums          sums of x - first and of its square, where first is x's first row -> partial
  * train_norm_combine       partial -> mean, variance. Units: TRAIN_COMBINED channels; so is the next but one
- * train_norm_forward       x -> y, which may be x
- * train_norm_back_sums     sums of g and g (x - mean) -> partial; g is diff_y, or 0 where y is not above 0 (with relu)
+ * train_norm_forward       x, addend (ADD_RELU) -> y, which may be x
+ * train_norm_back_sums     sums of g and g (x - mean) -> partial. RELU: g is diff_y where y is above 0, else 0.
+ *                          ADD_RELU: g = diff_y + diff_more (NULL: as zeros) where y is above 0, else 0, -> diff_y
  * train_norm_back_combine  partial -> diff_shift, diff_scale
  * train_norm_back          diff_x = factor (g - share x (diff_shift + normalised x times diff_scale)); may be diff_y
+ *
+ * With RELU y is computed again from x. With ADD_RELU it is read: the next layers keep it, while a block with a
+ * convolution in its shortcut would have to keep the addend.
  */
 struct train_norm {
     struct train_cut cut;
     const void *x;
+    const void *addend;
     void *y;
-    const void *diff_y;
+    void *diff_y;
+    const void *diff_more;
     void *diff_x;
     float *mean;
     float *variance;
@@ -93,8 +101,8 @@ struct train_norm {
     float *diff_scale;
     float *diff_shift;
     double *partial;
-    float share; /* 1 / number of values in the statistics; 0: they are constants */
-    uint32_t relu;
+    float share;    /* 1 / number of values in the statistics; 0: they are constants */
+    uint32_t fused; /* enum train_fused */
 };
 
 /*
@@ -115,15 +123,11 @@ struct train_pool {
     uint32_t wide;
 };
 
-/* What train_elements does: enum elementwise of train/device.h. b: NULL: as zeros (the last) */
-enum train_what { TRAIN_ADD, TRAIN_ADD_RELU, TRAIN_BACK_RELU };
-
-struct train_elements {
+/* a += b */
+struct train_add {
     void *a;
     const void *b;
-    const void *out; /* the last */
     uint64_t n;
-    uint32_t what;
     uint32_t type;
     uint32_t wide;
 };

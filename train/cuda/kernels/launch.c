@@ -85,15 +85,17 @@ size_t kernel_norm_scratch(uint64_t rows, uint32_t channels, enum plait_dtype ty
 
 static struct train_norm norm_argument(const struct kernel_norm *n)
 {
-    const bool wide =
-        has_lines(n->channels, n->type) && ALIGNED(16, n->x, n->y, n->diff_y, n->diff_x, n->mean, n->variance, n->scale,
-                                                   n->shift, n->diff_scale, n->diff_shift);
+    const bool wide = has_lines(n->channels, n->type) &&
+                      ALIGNED(16, n->x, n->addend, n->y, n->diff_y, n->diff_more, n->diff_x, n->mean, n->variance,
+                              n->scale, n->shift, n->diff_scale, n->diff_shift);
 
     assert(n->rows > 0 && n->channels > 0);
     return (struct train_norm){ cut_of(n->rows, n->channels, n->type, wide),
                                 n->x,
+                                n->addend,
                                 n->y,
                                 n->diff_y,
+                                n->diff_more,
                                 n->diff_x,
                                 n->mean,
                                 n->variance,
@@ -103,7 +105,7 @@ static struct train_norm norm_argument(const struct kernel_norm *n)
                                 n->diff_shift,
                                 n->scratch,
                                 0,
-                                n->relu };
+                                n->fused };
 }
 
 static void norm_launch(const struct train_launcher *l, enum train_kernel kernel, const struct train_norm *a)
@@ -123,6 +125,7 @@ void kernel_norm_forward(const struct train_launcher *l, const struct kernel_nor
 {
     const struct train_norm a = norm_argument(n);
 
+    assert(n->fused != TRAIN_ADD_RELU || n->addend != NULL);
     norm_launch(l, TRAIN_KERNEL_train_norm_forward, &a);
 }
 
@@ -130,6 +133,7 @@ void kernel_norm_back_sums(const struct train_launcher *l, const struct kernel_n
 {
     const struct train_norm a = norm_argument(n);
 
+    assert(n->fused != TRAIN_ADD_RELU || n->y != NULL);
     norm_launch(l, TRAIN_KERNEL_train_norm_back_sums, &a);
     launch(l, TRAIN_KERNEL_train_norm_back_combine, divide_up(n->channels, TRAIN_COMBINED), &a);
 }
@@ -138,6 +142,7 @@ void kernel_norm_back(const struct train_launcher *l, const struct kernel_norm *
 {
     struct train_norm a = norm_argument(n);
 
+    assert(n->fused != TRAIN_ADD_RELU || n->diff_x != n->diff_y);
     a.share = count > 0 ? (float)(1 / count) : 0;
     norm_launch(l, TRAIN_KERNEL_train_norm_back, &a);
 }
@@ -202,13 +207,11 @@ static uint64_t line_chunks(uint64_t n, enum plait_dtype type, uint32_t wide)
     return chunks(n, wide != 0 ? 16 / size_of(type) : 1, TRAIN_LINES);
 }
 
-void kernel_elementwise(const struct train_launcher *l, enum train_what what, enum plait_dtype type, uint64_t n,
-                        void *a, const void *b, const void *out)
+void kernel_add(const struct train_launcher *l, enum plait_dtype type, uint64_t n, void *a, const void *b)
 {
-    const struct train_elements e = { a, b, out, n, what, type, ALIGNED(16, a, b, out) };
+    const struct train_add s = { a, b, n, type, ALIGNED(16, a, b) };
 
-    assert((b != NULL || what == TRAIN_BACK_RELU) && (out != NULL) == (what == TRAIN_BACK_RELU));
-    launch(l, TRAIN_KERNEL_train_elements, line_chunks(n, type, e.wide), &e);
+    launch(l, TRAIN_KERNEL_train_add, line_chunks(n, type, s.wide), &s);
 }
 
 void kernel_infinite(const struct train_launcher *l, enum plait_dtype type, uint64_t n, const void *a, uint32_t *result)

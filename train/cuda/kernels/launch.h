@@ -35,11 +35,12 @@ struct train_launcher {
 struct kernel_norm {
     uint64_t rows; /* images x height x width */
     uint32_t channels;
-    enum plait_dtype type; /* of x, y and their gradients; the others are float32 [channels] */
-    bool relu;
-    const void *x; /* [rows][channels]; so are the next three */
+    enum plait_dtype type; /* of x to diff_x; the others are float32 [channels] */
+    enum train_fused fused;
+    const void *x, *addend; /* [rows][channels]; so are the next four */
     void *y;
-    const void *diff_y;
+    void *diff_y;
+    const void *diff_more; /* NULL: as zeros */
     void *diff_x;
     float *mean, *variance; /* biased */
     const float *scale, *shift;
@@ -50,12 +51,19 @@ struct kernel_norm {
 size_t kernel_norm_scratch(uint64_t rows, uint32_t channels, enum plait_dtype type);
 /* x -> mean, variance; with scratch */
 void kernel_norm_measure(const struct train_launcher *l, const struct kernel_norm *n);
-/* x, mean, variance, scale, shift -> y, which may be x: (x - mean) / sqrt(variance + NORM_EPSILON) * scale + shift */
+/*
+ * x, mean, variance, scale, shift, addend -> y, which may be x: (x - mean) / sqrt(variance + NORM_EPSILON) * scale +
+ * shift; RELU: or 0 where that is below; ADD_RELU: the same of the sum with the addend
+ */
 void kernel_norm_forward(const struct train_launcher *l, const struct kernel_norm *n);
-/* x, diff_y, mean, variance, scale, shift (with relu) -> diff_scale, diff_shift; with scratch */
+/*
+ * x, diff_y, mean, variance, scale, shift -> diff_scale, diff_shift; with scratch. ADD_RELU: y and diff_more, too, and
+ * diff_y becomes the gradient of the addend, as kernel_norm_back() wants it
+ */
 void kernel_norm_back_sums(const struct train_launcher *l, const struct kernel_norm *n);
 /*
- * The same, diff_scale, diff_shift -> diff_x, which may be diff_y.
+ * x, diff_y, mean, variance, scale, shift, diff_scale, diff_shift -> diff_x, which may be y, or without a residual sum
+ * diff_y.
  *
  * count  number of values in mean and variance, which depend on x: rows, or those of all ranks, whose sums diff_scale
  *        and diff_shift then are. 0: mean and variance are constants
@@ -81,9 +89,8 @@ void kernel_pool_back(const struct train_launcher *l, const struct kernel_pool *
 
 /* ---- Element by element ---- */
 
-/* enum elementwise of train/device.h. b, out: NULL where they are not used */
-void kernel_elementwise(const struct train_launcher *l, enum train_what what, enum plait_dtype type, uint64_t n,
-                        void *a, const void *b, const void *out);
+/* a += b */
+void kernel_add(const struct train_launcher *l, enum plait_dtype type, uint64_t n, void *a, const void *b);
 /* *result = 1 if an element is infinite or a NaN, else 0 */
 void kernel_infinite(const struct train_launcher *l, enum plait_dtype type, uint64_t n, const void *a,
                      uint32_t *result);

@@ -60,10 +60,10 @@ BODY float train_normal(const struct train_factors *f, float x, uint32_t j)
     return (x - f->mean[j]) * f->factor[j] + f->shift[j];
 }
 
-/* The gradient before ReLU. */
-BODY float train_masked(const struct train_factors *f, float g, float x, uint32_t j, uint32_t relu)
+/* The gradient before ReLU; after a residual sum it is already there. */
+BODY float train_masked(const struct train_factors *f, float g, float x, uint32_t j, uint32_t fused)
 {
-    return relu == 0 || train_normal(f, x, j) > 0 ? g : 0;
+    return fused != TRAIN_RELU || train_normal(f, x, j) > 0 ? g : 0;
 }
 
 /* Every thread's sums, in shared memory: row 2 j + w has the w-th sum of the j-th channel. */
@@ -106,6 +106,18 @@ BODY void train_sums_of(const struct train_norm *a, uint64_t unit, uint32_t thre
     train_put_sums(shared, thread, s, q, n);
 }
 
+/* The gradient of the addend, rounded: *g + more where y is above 0, else 0. */
+BODY void train_mask_sum(struct plait_line *g, struct plait_line more, struct plait_line y, uint32_t type, uint32_t n)
+{
+    float d[TRAIN_MOST], e[TRAIN_MOST], v[TRAIN_MOST];
+
+    train_widen(d, *g, type, n);
+    train_widen(e, more, type, n);
+    train_widen(v, y, type, n);
+    UNROLL for (uint32_t j = 0; j < n; j++) d[j] = v[j] > 0 ? d[j] + e[j] : 0;
+    *g = train_narrow(d, type, n);
+}
+
 BODY void train_back_sums_of(const struct train_norm *a, uint64_t unit, uint32_t thread, union train_shared *shared,
                              uint32_t type, uint32_t n)
 {
@@ -117,7 +129,7 @@ BODY void train_back_sums_of(const struct train_norm *a, uint64_t unit, uint32_t
     if (p.row < p.end)
         f = train_factors_of(a, p.channel, n);
     for (uint64_t row = p.row; row < p.end; row += (uint64_t)LINES * p.step) {
-        struct plait_line x[LINES], g[LINES];
+        struct plait_line x[LINES], g[LINES], y[LINES], more[LINES] = { { { 0, 0, 0, 0 } } };
 
         UNROLL for (uint32_t u = 0; u < LINES; u++)
         {
@@ -126,17 +138,25 @@ BODY void train_back_sums_of(const struct train_norm *a, uint64_t unit, uint32_t
                 break;
             x[u] = train_load(a->x, i, type, n);
             g[u] = train_load(a->diff_y, i, type, n);
+            if (a->fused == TRAIN_ADD_RELU)
+                y[u] = train_load(a->y, i, type, n);
+            if (a->fused == TRAIN_ADD_RELU && a->diff_more != NULL)
+                more[u] = train_load(a->diff_more, i, type, n);
         }
         UNROLL for (uint32_t u = 0; u < LINES; u++)
         {
             float v[TRAIN_MOST], d[TRAIN_MOST];
             if (row + u * p.step >= p.end)
                 break;
+            if (a->fused == TRAIN_ADD_RELU) {
+                train_mask_sum(&g[u], more[u], y[u], type, n);
+                train_put(a->diff_y, (row + u * p.step) * a->cut.channels + p.channel, g[u], type, n);
+            }
             train_widen(v, x[u], type, n);
             train_widen(d, g[u], type, n);
             UNROLL for (uint32_t j = 0; j < n; j++)
             {
-                const float m = train_masked(&f, d[j], v[j], j, a->relu);
+                const float m = train_masked(&f, d[j], v[j], j, a->fused);
                 s[j] += m;
                 q[j] += m * (v[j] - f.mean[j]);
             }
@@ -303,20 +323,28 @@ BODY void train_forward_of(const struct train_norm *a, uint64_t unit, uint32_t t
         return;
     const struct train_factors f = train_factors_of(a, p.channel, n);
     for (uint64_t row = p.row; row < p.end; row += (uint64_t)TRAIN_LINES * p.step) {
-        struct plait_line x[TRAIN_LINES];
+        struct plait_line x[TRAIN_LINES], more[TRAIN_LINES] = { { { 0, 0, 0, 0 } } };
 
-        UNROLL for (uint32_t u = 0; u < TRAIN_LINES; u++) if (row + u * p.step < p.end) x[u] =
-            train_load(a->x, (row + u * p.step) * a->cut.channels + p.channel, type, n);
         UNROLL for (uint32_t u = 0; u < TRAIN_LINES; u++)
         {
-            float v[TRAIN_MOST];
+            const uint64_t i = (row + u * p.step) * a->cut.channels + p.channel;
+            if (row + u * p.step >= p.end)
+                break;
+            x[u] = train_load(a->x, i, type, n);
+            if (a->fused == TRAIN_ADD_RELU)
+                more[u] = train_load(a->addend, i, type, n);
+        }
+        UNROLL for (uint32_t u = 0; u < TRAIN_LINES; u++)
+        {
+            float v[TRAIN_MOST], e[TRAIN_MOST];
             if (row + u * p.step >= p.end)
                 break;
             train_widen(v, x[u], type, n);
+            train_widen(e, more[u], type, n);
             UNROLL for (uint32_t j = 0; j < n; j++)
             {
-                const float y = train_normal(&f, v[j], j);
-                v[j] = a->relu != 0 ? train_relu(y) : y;
+                const float y = train_normal(&f, v[j], j), sum = a->fused == TRAIN_ADD_RELU ? y + e[j] : y;
+                v[j] = a->fused != TRAIN_NOTHING ? train_relu(sum) : sum;
             }
             train_store(a->y, (row + u * p.step) * a->cut.channels + p.channel, v, type, n);
         }
@@ -386,7 +414,7 @@ BODY void train_back_of(const struct train_norm *a, uint64_t unit, uint32_t thre
             train_widen(v, x[u], type, n);
             train_widen(d, g[u], type, n);
             UNROLL for (uint32_t j = 0; j < n; j++) d[j] =
-                f.factor[j] * (train_masked(&f, d[j], v[j], j, a->relu) - m.all[j] - (v[j] - f.mean[j]) * m.slope[j]);
+                f.factor[j] * (train_masked(&f, d[j], v[j], j, a->fused) - m.all[j] - (v[j] - f.mean[j]) * m.slope[j]);
             train_store(a->diff_x, (row + u * p.step) * a->cut.channels + p.channel, d, type, n);
         }
     }
