@@ -78,7 +78,7 @@ static enum plait_status allocate(struct plait_fusion *f)
     if (f->buckets == NULL || f->homes == NULL || f->pieces == NULL || f->piece_of == NULL)
         return plait_fail_memory("out of memory for %u buckets", n);
     for (uint32_t k = 0; k < n; k++)
-        f->buckets[k].state = plait_bucket_state(0, f->flat.buckets[k].ntensor);
+        plait_bucket_open(&f->buckets[k], 0, f->flat.buckets[k].ntensor);
     const size_t bytes = place_buckets(f, NULL);
     enum plait_status status = PLAIT_OK;
     if (bytes > 0)
@@ -211,7 +211,7 @@ enum plait_status plait_fusion_change_layout(struct plait_fusion *f, const struc
         return status;
     }
     for (uint32_t k = 0; k < flat.nbucket; k++) {
-        buckets[k].state = plait_bucket_state(round, flat.buckets[k].ntensor);
+        plait_bucket_open(&buckets[k], round, flat.buckets[k].ntensor);
         buckets[k].begun = round;
     }
     plait_object_lock(f->comm);

@@ -77,8 +77,7 @@ void plait_fusion_device_drop(struct plait_fusion *f)
 
 /* ---- A round ----------------------------------------------------------------------------------------------------- */
 
-/* Several threads may call. Each has enqueued its gradient's work before, so the last event follows all gradients. */
-enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket)
+enum plait_status plait_fusion_device_check(const struct plait_fusion *f, const char *call)
 {
     uint64_t capture = 0;
     const char *why = plait_device_used()->capturing(f->stream, &capture);
@@ -87,9 +86,13 @@ enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *
         return plait_fail(PLAIT_ERR_UNSUPPORTED,
                           "%s: %s: its stream is being captured, which a fusion cannot be: end the capture first", call,
                           f->name);
-    if (why == NULL)
-        why = plait_device_used()->record_event(f->stream, f->buckets[bucket].ready);
     return plait_device_result(call, why);
+}
+
+/* All gradients of the bucket are on the stream. */
+enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket)
+{
+    return plait_device_result(call, plait_device_used()->record_event(f->stream, f->buckets[bucket].ready));
 }
 
 void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket)
@@ -163,8 +166,11 @@ enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bu
  */
 enum plait_status plait_fusion_device_gather(struct plait_fusion *f)
 {
-    enum plait_status status = plait_fusion_device_ready(f, "plait_fusion_gather", 0);
+    static const char call[] = "plait_fusion_gather";
+    enum plait_status status = plait_fusion_device_check(f, call);
 
+    if (status == PLAIT_OK)
+        status = plait_fusion_device_ready(f, call, 0);
     if (status != PLAIT_OK)
         return status == PLAIT_ERR_UNSUPPORTED ? status : plait_object_fail(f->comm, status);
     plait_object_lock(f->comm);

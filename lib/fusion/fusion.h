@@ -52,12 +52,13 @@ struct plait_home { /* addresses of a tensor, which stay when a computed layout 
 };
 
 struct plait_bucket {
-    _Atomic uint64_t state; /* high half: rounds that have ended; low half: tensors not yet marked in the next one */
-    uint32_t begun;         /* rounds that have begun; under the lock */
-    double began;           /* time of the last begin; only with a trace */
-    char *payload;          /* [slab.count] in the fusion's memory, or the caller's memory of the only tensor */
-    char *gradients;        /* [slab.count] gradients of another type than the payload that live here; or NULL */
-    char *weights;          /* [slab.count] or NULL */
+    _Atomic uint64_t state;  /* high half: rounds that have ended; low half: tensors not yet marked in the next one */
+    _Atomic uint32_t coming; /* on a device: tensors of the next round whose gradients are not on the stream yet */
+    uint32_t begun;          /* rounds that have begun; under the lock */
+    double began;            /* time of the last begin; only with a trace */
+    char *payload;           /* [slab.count] in the fusion's memory, or the caller's memory of the only tensor */
+    char *gradients;         /* [slab.count] gradients of another type than the payload that live here; or NULL */
+    char *weights;           /* [slab.count] or NULL */
     struct plait_request *request; /* persistent */
     bool in_place;                 /* on a device: all tensors lie in the payload */
     bool unpacked;                 /* on a device: the round's unpacking is enqueued; under the lock */
@@ -138,9 +139,11 @@ static inline uint32_t plait_bucket_missing(const struct plait_bucket *b)
     return (uint32_t)atomic_load_explicit(&b->state, memory_order_acquire);
 }
 
-static inline uint64_t plait_bucket_state(uint32_t ended, uint32_t missing)
+/* So many rounds have ended, and none of its tensors is marked in the next one. */
+static inline void plait_bucket_open(struct plait_bucket *b, uint32_t ended, uint32_t ntensor)
 {
-    return (uint64_t)ended << 32 | missing;
+    atomic_store_explicit(&b->coming, ntensor, memory_order_relaxed);
+    atomic_store_explicit(&b->state, (uint64_t)ended << 32 | ntensor, memory_order_release);
 }
 
 /*
@@ -191,6 +194,7 @@ void plait_fusion_describe(const void *options, struct plait_text *t);
  */
 enum plait_status plait_fusion_device_make(struct plait_fusion *f); /* a layout's tables and marks */
 void plait_fusion_device_drop(struct plait_fusion *f);              /* free the layout; nothing is enqueued */
+enum plait_status plait_fusion_device_check(const struct plait_fusion *f, const char *call);
 enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket);
 void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket);
 void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket);

@@ -36,12 +36,28 @@ static void raise_to(_Atomic uint32_t *latest, uint32_t round)
         ;
 }
 
+/*
+ * The gradient is on the device's stream. Several threads may call: the one that brings the bucket's last gradient puts
+ * an event after all of them. The bucket begins later, when all have counted down.
+ */
+static enum plait_status come(struct plait_fusion *f, const char *call, uint32_t bucket)
+{
+    struct plait_bucket *b = &f->buckets[bucket];
+    enum plait_status status = PLAIT_OK;
+
+    if (atomic_fetch_sub(&b->coming, 1) == 1)
+        status = plait_fusion_device_ready(f, call, bucket);
+    if (status != PLAIT_OK)
+        atomic_fetch_add(&b->coming, 1);
+    return status;
+}
+
 static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t tensor, bool skipped)
 {
     enum plait_status status = check(f, call, tensor);
 
     if (status == PLAIT_OK && f->stream != NULL)
-        status = plait_fusion_device_ready(f, call, f->flat.places[tensor].bucket);
+        status = plait_fusion_device_check(f, call);
     if (status != PLAIT_OK)
         return status;
     struct plait_bucket *b = &f->buckets[f->flat.places[tensor].bucket];
@@ -56,6 +72,10 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
         return refuse(f, call, tensor,
                       before & PLAIT_FUSION_SKIPPED ? "is skipped already in this step"
                                                     : "is ready already; wait for it first");
+    if (f->stream != NULL && (status = come(f, call, f->flat.places[tensor].bucket)) != PLAIT_OK) {
+        atomic_store(&f->marks[tensor], before);
+        return status;
+    }
     plait_owner_pends(f->comm); /* before the count-down, after which the round may end */
     plait_trace_ready(f->trace, tensor);
     plait_computed_ready(f, tensor, round);
@@ -180,7 +200,7 @@ static void end(struct plait_fusion *f, uint32_t k)
     const uint32_t n = f->flat.buckets[k].ntensor;
 
     f->nflying--;
-    atomic_store_explicit(&b->state, plait_bucket_state(b->begun, n), memory_order_release);
+    plait_bucket_open(b, b->begun, n);
     plait_owner_ended(f->comm, n);
 }
 

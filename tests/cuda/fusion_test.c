@@ -364,6 +364,37 @@ static void a_step_waits_for_its_stream_and_not_the_host(void **state)
     device_run(1, 2, hold, NULL);
 }
 
+/* Of one bucket: the last tensor alone puts an event on the stream, in every round, whichever is last. */
+static int mark_in_turn(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct gradients g;
+
+    CHECK(device_begin(&g.d, ROOM));
+    CHECK(create(*comm, &g, &setups[3]) == PLAIT_OK);
+    for (uint32_t k = 0; k < 3; k++) {
+        const unsigned long long before = ask.standin_named("cuEventRecord");
+        for (uint32_t t = 0; t + 1 < NTENSOR; t++)
+            if (give(&g, rank, (t + k) % NTENSOR, k) != 0)
+                return 1;
+        CHECK(ask.standin_named("cuEventRecord") == before);
+        CHECK(give(&g, rank, (NTENSOR - 1 + k) % NTENSOR, k) == 0);
+        CHECK(plait_fusion_wait_all(g.fusion, NULL) == PLAIT_OK);
+        /* And one after the unpacking; a driver is not counted. */
+        CHECK(ask.standin_named("cuEventRecord") == (ask.standin_calls() > 0 ? before + 2 : 0));
+        for (uint32_t t = 0; t < NTENSOR; t++)
+            if (check(&g, rank, 1, t, k, &setups[3], false) != 0)
+                return 1;
+    }
+    CHECK(plait_fusion_destroy(g.fusion) == PLAIT_OK);
+    CHECK(device_end(&g.d));
+    return 0;
+}
+
+static void a_bucket_has_one_event_however_many_tensors(void **state)
+{
+    device_run(1, 1, mark_in_turn, NULL);
+}
+
 /* What is looked at is waited for, not longer than the comm's deadline. */
 static int run_out(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -439,6 +470,7 @@ int main(void)
         cmocka_unit_test(shards_have_their_sums_and_all_the_weights),
         cmocka_unit_test(infinities_are_found),
         test_on_one_host(a_step_waits_for_its_stream_and_not_the_host),
+        cmocka_unit_test(a_bucket_has_one_event_however_many_tensors),
         cmocka_unit_test(a_fusion_that_is_held_up_runs_out_of_time),
         test_on_device(what_does_not_fit_is_refused_by_name, 1, 2),
     };
