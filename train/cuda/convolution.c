@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- Errors ---- */
 
@@ -65,6 +66,13 @@ static bool is_same(const struct convolution *c, const struct device_convolution
 
 static void destroy(struct convolution *c)
 {
+    while (c->packs != NULL) {
+        struct pack *next = c->packs->next;
+
+        c->libraries->cudnn.drop(c->packs->descriptor);
+        free(c->packs);
+        c->packs = next;
+    }
     while (c->nmade > 0)
         c->libraries->cudnn.drop(c->made[--c->nmade]);
     free(c);
@@ -109,24 +117,43 @@ const char *convolution_engine(const struct convolution *c)
     return c->engine;
 }
 
-/* A variant pack does not change once it is final, so each run has its own. It is a few bytes of the host's memory. */
+static void make_pack(struct convolution *c, void *const pointers[4])
+{
+    const int64_t uids[] = { UID_X, UID_W, UID_Y };
+    cudnn_descriptor d = convolution_make(c, CUDNN9_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    struct pack *pack;
+
+    convolution_set_numbers(c, d, CUDNN9_ATTR_VARIANT_PACK_UNIQUE_IDS, 3, uids);
+    convolution_set(c, d, CUDNN9_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN9_TYPE_VOID_PTR, 3, pointers);
+    convolution_set(c, d, CUDNN9_ATTR_VARIANT_PACK_WORKSPACE, CUDNN9_TYPE_VOID_PTR, 1, &pointers[3]);
+    convolution_finalize(c, d);
+    if (c->status != CUDNN9_STATUS_SUCCESS) {
+        if (d != NULL)
+            c->libraries->cudnn.drop(d);
+        return;
+    }
+    pack = allocate(1, sizeof *pack);
+    memcpy(pack->pointers, pointers, sizeof pack->pointers);
+    pack->descriptor = d;
+    pack->next = c->packs;
+    c->packs = pack;
+}
+
 const char *convolution_run(struct convolution *c, void *x, void *w, void *y, void *workspace)
 {
+    void *const pointers[] = { x, w, y, workspace };
     const struct libraries *l = c->libraries;
-    const int64_t uids[] = { UID_X, UID_W, UID_Y };
-    void *pointers[] = { x, w, y };
-    cudnn_descriptor pack;
+    const struct pack *pack = c->packs;
 
     c->status = CUDNN9_STATUS_SUCCESS;
-    pack = convolution_make(c, CUDNN9_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    convolution_set_numbers(c, pack, CUDNN9_ATTR_VARIANT_PACK_UNIQUE_IDS, 3, uids);
-    convolution_set(c, pack, CUDNN9_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN9_TYPE_VOID_PTR, 3, pointers);
-    convolution_set(c, pack, CUDNN9_ATTR_VARIANT_PACK_WORKSPACE, CUDNN9_TYPE_VOID_PTR, 1, &workspace);
-    convolution_finalize(c, pack);
+    while (pack != NULL && memcmp(pack->pointers, pointers, sizeof pointers) != 0)
+        pack = pack->next;
+    if (pack == NULL) {
+        make_pack(c, pointers);
+        pack = c->packs;
+    }
     if (c->status == CUDNN9_STATUS_SUCCESS)
-        convolution_check(c, "cudnnBackendExecute", l->cudnn.execute(l->dnn, c->plan, pack));
-    if (pack != NULL)
-        l->cudnn.drop(pack);
+        convolution_check(c, "cudnnBackendExecute", l->cudnn.execute(l->dnn, c->plan, pack->descriptor));
     return c->status == CUDNN9_STATUS_SUCCESS ? NULL : failed(c);
 }
 

@@ -38,7 +38,7 @@ const char *convolution_find(struct libraries *libraries, const struct device_co
 size_t convolution_workspace(const struct convolution *convolution);
 /** The chosen engine, for people: such as "engine 62 (tensor cores), choice 2". */
 const char *convolution_engine(const struct convolution *convolution);
-/** In the stream's order. All are the GPU's memory. Result: as above */
+/** In the stream's order. All are the GPU's memory; what cuDNN wants of these pointers is kept. Result: as above */
 const char *convolution_run(struct convolution *convolution, void *x, void *w, void *y, void *workspace);
 
 void convolution_destroy_all(struct libraries *libraries);

@@ -8,6 +8,12 @@
 
 enum { MOST_MADE = 16, UID_X = 1, UID_W = 2, UID_Y = 3 };
 
+struct pack {          /* cuDNN's variant pack: where a run finds its tensors. It does not change once it is final. */
+    void *pointers[4]; /* x, w, y, workspace */
+    cudnn_descriptor descriptor;
+    struct pack *next;
+};
+
 struct convolution {
     struct libraries *libraries;
     struct convolution *next;
@@ -17,6 +23,7 @@ struct convolution {
     cudnn_descriptor made[MOST_MADE]; /* all that lives as long as this, in the order of their making */
     unsigned nmade;
     cudnn_descriptor graph, plan;
+    struct pack *packs; /* of all runs so far: one for each layer with this convolution */
     size_t workspace;
     char engine[96];
     /* Of the latest use: the first error, the call, and what cuDNN adds to it. */

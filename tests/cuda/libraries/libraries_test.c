@@ -479,6 +479,34 @@ static void all_that_was_made_is_given_back(void **state)
     assert_int_equal(left.driver.memory + left.driver.streams + left.driver.contexts, 0);
 }
 
+/* Descriptors that are there after a run on these tensors. */
+static int64_t left_after(struct convolution *c, const char *cudnn, void *x, void *w, void *y)
+{
+    GOOD(convolution_run(c, x, w, y, NULL));
+    return left_of(cudnn).cudnn;
+}
+
+static void a_run_makes_nothing_for_tensors_that_it_has_seen(void **state)
+{
+    const struct convolution_wants wants = { PRECISION_FP32, false, false, 0 };
+    static const float zeros[1024];
+    struct convolution *c;
+    struct place p;
+
+    place_open(&p, PRECISION_FP32);
+    const char *cudnn = p.libraries->cudnn_file;
+    void *x = upload(&p, zeros, sizeof zeros), *w = upload(&p, zeros, 8 * 4 * 9 * 4),
+         *y = upload(&p, zeros, 2 * 8 * 25 * 4), *z = upload(&p, zeros, 2 * 8 * 25 * 4);
+    GOOD(convolution_find(p.libraries, &shape, CONVOLUTION_FORWARD, &wants, &c));
+    const int64_t before = left_of(cudnn).cudnn;
+    assert_int_equal(left_after(c, cudnn, x, w, y), before + 1);
+    assert_int_equal(left_after(c, cudnn, x, w, y), before + 1);
+    assert_int_equal(left_after(c, cudnn, x, w, z), before + 2);
+    assert_int_equal(left_after(c, cudnn, x, w, y), before + 2);
+    plait_cuda.stream_synchronize(p.gpu.stream);
+    place_close(&p);
+}
+
 /* All on the stream of the GPU; `other` without waiting for it. */
 static void run_and_write(void *other)
 {
@@ -570,6 +598,7 @@ int main(void)
         cmocka_unit_test(runs_that_fail_say_why),
         cmocka_unit_test(memory_that_is_lacking_is_named),
         cmocka_unit_test(all_that_was_made_is_given_back),
+        cmocka_unit_test(a_run_makes_nothing_for_tensors_that_it_has_seen),
         cmocka_unit_test(runs_allocate_nothing_on_the_gpu),
     };
 
