@@ -39,6 +39,10 @@ same seldom gpu
 paste <(numbers loss gpu | awk '{ sum += $1 } END { print sum / NR }') <(numbers loss seldom) |
     awk '{ d = $1 - $2; exit !(d < 1e-4 && d > -1e-4) }' || fail "seldom: the loss $(numbers loss seldom)"
 
+# A step after a wait measures the host.
+run host --device cuda --pixels 16 --batch 8 --steps 4 --log-every 2 --run "$data/host" || fail "$(tail -3 "$data/host.out")"
+[ "$(numbers host host | wc -l)" = 1 ] && [ "$(numbers step host | tail -1)" = 4 ] || fail "the host's share: $(cat "$data/host/log.jsonl")"
+
 # A checkpoint goes on with the bits of a run that was not stopped, and on the other device.
 # So does the loss scale, which now may change: not dynamic's first one, 65536.
 on_gpu part $few --payload fp32 --steps 2 --loss-scale 1024

@@ -14,6 +14,8 @@
  *     forward N     forward passes, backward N and update N the other parts of a step
  *     convolve N    the convolutions of a step alone
  *     add N         a += b on 128 MiB each
+ *     host N        the calls of steps, each on an empty stream: what the host takes to put a step there
+ *     gpu N         steps that lie on the stream before the GPU comes to them: what the GPU takes
  *     losses N      steps, each answered by its loss
  *     hash 1        a hash of the weights
  *
@@ -36,7 +38,7 @@
 
 /* Of a batch norm's input, each as large: forward it is read for the statistics, read and written; backward it and the
  * gradient are read for the sums, both read and one written. */
-enum { NORM_PASSES = 8, ADD_PASSES = 3, ADD_BYTES = 128 << 20, NCLASS = 1000 };
+enum { NORM_PASSES = 8, ADD_PASSES = 3, ADD_BYTES = 128 << 20, FEW_BYTES = 16 << 20, MOST_ADDS = 1024, NCLASS = 1000 };
 
 struct bench {
     struct place place;
@@ -249,12 +251,67 @@ static void convolve(struct bench *b)
     model_convolve(b->model);
 }
 
-static void add(struct bench *b)
+static void add_bytes(struct bench *b, size_t bytes)
 {
     for (size_t k = 0; k < 2 && b->memory[k] == NULL; k++)
         b->memory[k] = b->device->kind->alloc(b->device, ADD_BYTES);
-    b->device->kind->add(b->device, (struct elements){ PRECISION_FP32, ADD_BYTES / sizeof(float) }, b->memory[0],
+    b->device->kind->add(b->device, (struct elements){ PRECISION_FP32, bytes / sizeof(float) }, b->memory[0],
                          b->memory[1]);
+}
+
+static void add(struct bench *b)
+{
+    add_bytes(b, ADD_BYTES);
+}
+
+static double host_seconds(struct bench *b)
+{
+    double begin;
+
+    b->device->kind->synchronize(b->device);
+    begin = plait_clock();
+    step(b);
+    return plait_clock() - begin;
+}
+
+/* Small additions, then perhaps a step. */
+static double behind(struct bench *b, unsigned nadd, bool steps)
+{
+    const double begin = plait_clock();
+
+    for (unsigned k = 0; k < nadd; k++)
+        add_bytes(b, FEW_BYTES);
+    if (steps)
+        step(b);
+    b->device->kind->synchronize(b->device);
+    return plait_clock() - begin;
+}
+
+/* The additions take longer than the host to put a step behind them. */
+static double gpu_seconds(struct bench *b)
+{
+    const double host = host_seconds(b);
+    unsigned nadd = 1;
+
+    b->device->kind->synchronize(b->device);
+    behind(b, 1, false);
+    while (nadd < MOST_ADDS && behind(b, nadd, false) < 1.5 * host)
+        nadd *= 2;
+    return behind(b, nadd, true) - behind(b, nadd, false);
+}
+
+static const struct of_step { /* seconds of one */
+    const char *name;
+    double (*measure)(struct bench *b);
+} parts[] = { { "host", host_seconds }, { "gpu", gpu_seconds } };
+
+static void measure_part(struct bench *b, const struct of_step *part, unsigned n)
+{
+    double seconds = 0;
+
+    for (unsigned k = 0; k < n; k++)
+        seconds += part->measure(b);
+    printf("%.6f 0\n", seconds);
 }
 
 static const struct row {
@@ -340,6 +397,9 @@ int main(int argc, char **argv)
             print_losses(&b, n);
         if (strcmp(name, "hash") == 0)
             print_hash(&b);
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+            if (strcmp(parts[k].name, name) == 0)
+                measure_part(&b, &parts[k], n);
         for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
             if (strcmp(rows[k].name, name) == 0)
                 measure(&b, &rows[k], n);

@@ -254,6 +254,8 @@ static void log_step(struct progress *p, const struct run *r)
     set_exposed(object, r, t);
     set(object, "data_wait", share(t, t->data));
     set(object, "decoders_idle", share(t, t->idle));
+    if (r->host > 0)
+        set(object, "host", r->host * (double)(r->step - r->logged) / seconds);
     write_line(p, object);
     p->window = (struct totals){ 0 };
     p->log_begin = plait_clock();

@@ -108,15 +108,16 @@ struct run {
     uint64_t step;                   /* complete steps of the run */
     double rate;                     /* of the latest step */
     double seconds, exposed, waited; /* of the latest step, as in struct totals */
-    double idle;                     /* likewise */
-    struct totals epoch_sum;         /* of this epoch so far */
-    double best;                     /* top-1 so far */
-    bool frozen;                     /* polishing batch norm's statistics: weights do not change */
-    bool stopping;                   /* a rank was asked to stop */
-    bool lost;                       /* so is another rank, as all know */
-    enum plait_status marked;        /* why a gradient could not be given to the fusion */
-    uint64_t exchanges;              /* of elastic averaging, made or left out */
-    char nonfinite[200];             /* what was not finite, and where; "": nothing yet on this rank */
+    double host; /* seconds to put the latest step on a device's stream that was empty, after a report; 0: none yet */
+    double idle; /* likewise */
+    struct totals epoch_sum;  /* of this epoch so far */
+    double best;              /* top-1 so far */
+    bool frozen;              /* polishing batch norm's statistics: weights do not change */
+    bool stopping;            /* a rank was asked to stop */
+    bool lost;                /* so is another rank, as all know */
+    enum plait_status marked; /* why a gradient could not be given to the fusion */
+    uint64_t exchanges;       /* of elastic averaging, made or left out */
+    char nonfinite[200];      /* what was not finite, and where; "": nothing yet on this rank */
 
     char folder[4096];
     struct keeper *keeper; /* rank 0 */

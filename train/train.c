@@ -244,6 +244,7 @@ static enum plait_status step(struct run *r, struct totals *totals)
     struct plait_request *summing = NULL;
     const double begin = plait_clock();
     const struct loader_figures before = loader_figures(r->loader);
+    const bool empty = r->reports; /* the last step waited for the device */
     enum plait_status status = PLAIT_OK;
 
     *totals = (struct totals){ .seconds = r->seconds, .exposed = r->exposed, .data = r->waited, .idle = r->idle };
@@ -269,6 +270,8 @@ static enum plait_status step(struct run *r, struct totals *totals)
     r->waited = after.waited - before.waited;
     r->idle = after.idle - before.idle;
     r->seconds = plait_clock() - begin;
+    if (r->stream != NULL && empty && !r->reports && !r->o->sync_norm)
+        r->host = r->seconds - r->waited - r->exposed;
     r->step++;
     r->at++;
     if (r->reports)
