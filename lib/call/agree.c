@@ -6,7 +6,6 @@
 
 #include <plait/coll.h>
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,29 +41,14 @@ enum plait_status plait_all_ready(struct plait_comm *comm, const char *call, enu
 
 /* ---- All are alike ----------------------------------------------------------------------------------------- */
 
-struct plait_text {
-    char *at;
-    size_t n, room;
-};
-
-void plait_text_add(struct plait_text *t, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    const int n = vsnprintf(t->at != NULL ? t->at + t->n : NULL, t->at != NULL ? t->room - t->n : 0, format, args);
-    va_end(args);
-    t->n += n > 0 ? (size_t)n : 0;
-}
-
 /* With the fewest digits that tell this number from all others. */
-void plait_text_add_real(struct plait_text *t, const char *what, double value)
+void plait_describe_real(FILE *f, const char *what, double value)
 {
     char digits[40] = "", *end;
 
     for (int n = 6; n == 6 || (n <= 17 && plait_real(digits, &end) != value); n++)
         plait_print_real(digits, sizeof digits, n, value);
-    plait_text_add(t, "%s %s\n", what, digits);
+    fprintf(f, "%s %s\n", what, digits);
 }
 
 /* The first line of `a` that differs in `b`, and that line of `b`. */
@@ -95,30 +79,33 @@ static enum plait_status compare(const struct plait_comm *comm, const char *name
                       plait_comm_rank(comm), here);
 }
 
-/* Out of memory: `at` is NULL. */
-static struct plait_text text_of(void (*describe)(const void *, struct plait_text *), const void *options)
+/* *bytes: with its end. NULL: out of memory. */
+static char *text_of(void (*describe)(const void *, FILE *), const void *options, uint64_t *bytes)
 {
-    struct plait_text t = { 0 };
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
 
-    describe(options, &t);
-    t.room = t.n + 1;
-    t.at = calloc(t.room, 1);
-    t.n = 0;
-    if (t.at != NULL)
-        describe(options, &t);
-    return t;
+    if (f == NULL)
+        return NULL;
+    describe(options, f);
+    const bool failed = ferror(f) != 0;
+    if (fclose(f) != 0 || failed) {
+        free(text);
+        return NULL;
+    }
+    *bytes = n + 1;
+    return text;
 }
 
 /* Rank 0 shows its text to all. */
 enum plait_status plait_all_alike(struct plait_comm *comm, const char *call, const char *name,
-                                  void (*describe)(const void *, struct plait_text *), const void *options,
-                                  enum plait_status status)
+                                  void (*describe)(const void *, FILE *), const void *options, enum plait_status status)
 {
-    struct plait_text t = status == PLAIT_OK ? text_of(describe, options) : (struct plait_text){ 0 };
-    uint64_t bytes = t.room;
-    char *first = NULL;
+    uint64_t bytes = 0;
+    char *own = status == PLAIT_OK ? text_of(describe, options, &bytes) : NULL, *first = NULL;
 
-    if (status == PLAIT_OK && t.at == NULL)
+    if (status == PLAIT_OK && own == NULL)
         status = plait_fail_memory("out of memory for the options of a rank");
     status = plait_all_ready(comm, call, status);
     if (status == PLAIT_OK)
@@ -128,14 +115,14 @@ enum plait_status plait_all_alike(struct plait_comm *comm, const char *call, con
         status = plait_all_ready(
             comm, call, first != NULL ? PLAIT_OK : plait_fail_memory("out of memory for the options of a rank"));
     }
-    PLAIT_KNOWN(status != PLAIT_OK || (first != NULL && t.at != NULL));
+    PLAIT_KNOWN(status != PLAIT_OK || (first != NULL && own != NULL));
     if (status == PLAIT_OK && plait_comm_rank(comm) == 0)
-        memcpy(first, t.at, bytes);
+        memcpy(first, own, bytes);
     if (status == PLAIT_OK)
         status = plait_broadcast(comm, first, first, bytes, PLAIT_UINT8, 0, NULL);
     if (status == PLAIT_OK)
-        status = plait_all_ready(comm, call, compare(comm, name, first, t.at));
+        status = plait_all_ready(comm, call, compare(comm, name, first, own));
     free(first);
-    free(t.at);
+    free(own);
     return status;
 }

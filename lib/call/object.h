@@ -14,6 +14,7 @@
 #include "reduce/reduce.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 
 /* ---- Checks ------------------------------------------------------------------------------------------------ */
 
@@ -56,17 +57,15 @@ bool plait_object_inherited(const struct plait_comm *comm);
  */
 enum plait_status plait_all_ready(struct plait_comm *comm, const char *call, enum plait_status status);
 
-struct plait_text; /* lines "NAME VALUE", one for each option */
-void plait_text_add(struct plait_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void plait_text_add_real(struct plait_text *t, const char *what, double value); /* a line; exact */
-
 /*
  * The same, and do all ranks give rank 0's text? Else all return PLAIT_ERR_MISMATCH: `name`, the first line that
- * differs, and the two ranks. describe() writes the text; after an error of this rank it is not called.
+ * differs, and the two ranks. describe() writes the text: lines "NAME VALUE", one for each option. After an error of
+ * this rank it is not called.
  */
 enum plait_status plait_all_alike(struct plait_comm *comm, const char *call, const char *name,
-                                  void (*describe)(const void *options, struct plait_text *t), const void *options,
+                                  void (*describe)(const void *options, FILE *f), const void *options,
                                   enum plait_status status);
+void plait_describe_real(FILE *f, const char *what, double value); /* such a line; exact */
 
 /* ---- The comm ---------------------------------------------------------------------------------------------- */
 

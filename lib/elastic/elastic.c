@@ -258,9 +258,9 @@ enum plait_status plait_elastic_step(struct plait_elastic *e, const float *gradi
     return PLAIT_OK;
 }
 
-static void describe_lr(const void *lr, struct plait_text *t)
+static void describe_lr(const void *lr, FILE *f)
 {
-    plait_text_add_real(t, "lr", *(const double *)lr);
+    plait_describe_real(f, "lr", *(const double *)lr);
 }
 
 enum plait_status plait_elastic_set_lr(struct plait_elastic *e, double lr)

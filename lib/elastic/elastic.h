@@ -109,7 +109,7 @@ enum plait_status plait_elastic_check_options(const struct plait_elastic_options
 bool plait_elastic_has_servers(enum plait_elastic_mode mode);
 
 /* Write what must be the same on all ranks, of options (struct plait_elastic_options) that have a name. */
-void plait_elastic_describe(const void *options, struct plait_text *t);
+void plait_elastic_describe(const void *options, FILE *f);
 
 /* ---- elastic.c */
 

@@ -83,21 +83,21 @@ enum plait_status plait_elastic_check_options(const struct plait_elastic_options
 
 /* ---- Between ranks ----------------------------------------------------------------------------------------- */
 
-void plait_elastic_describe(const void *options, struct plait_text *t)
+void plait_elastic_describe(const void *options, FILE *f)
 {
     const struct plait_elastic_options *o = options;
 
-    plait_text_add(t, "name %s\n", o->name);
-    plait_text_add(t, "mode %s\n", modes[o->mode].name);
-    plait_text_add(t, "count %zu\n", o->count);
-    plait_text_add(t, "period %u\n", o->period);
-    plait_text_add_real(t, "beta", o->beta);
-    plait_text_add_real(t, "rho", o->rho);
-    plait_text_add_real(t, "lr", o->lr);
-    plait_text_add(t, "payload %s\n", plait_dtype_name(o->payload));
-    plait_text_add_real(t, "momentum", o->momentum);
-    plait_text_add(t, "nserver %u\n", o->nserver);
-    plait_text_add(t, "threads %u\n", o->threads);
-    plait_text_add(t, "reproducible %d\n", o->reproducible != 0);
-    plait_text_add(t, "algorithm %s\n", o->algorithm != NULL ? o->algorithm : "chosen by the library");
+    fprintf(f, "name %s\n", o->name);
+    fprintf(f, "mode %s\n", modes[o->mode].name);
+    fprintf(f, "count %zu\n", o->count);
+    fprintf(f, "period %u\n", o->period);
+    plait_describe_real(f, "beta", o->beta);
+    plait_describe_real(f, "rho", o->rho);
+    plait_describe_real(f, "lr", o->lr);
+    fprintf(f, "payload %s\n", plait_dtype_name(o->payload));
+    plait_describe_real(f, "momentum", o->momentum);
+    fprintf(f, "nserver %u\n", o->nserver);
+    fprintf(f, "threads %u\n", o->threads);
+    fprintf(f, "reproducible %d\n", o->reproducible != 0);
+    fprintf(f, "algorithm %s\n", o->algorithm != NULL ? o->algorithm : "chosen by the library");
 }

@@ -185,7 +185,7 @@ enum plait_status plait_fusion_check_options(const struct plait_fusion_options *
 enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const char *call);
 
 /* Write what all ranks must register alike, of options (struct plait_fusion_options) that have a name. */
-void plait_fusion_describe(const void *options, struct plait_text *t);
+void plait_fusion_describe(const void *options, FILE *f);
 
 /*
  * A round on a device. Work goes on the comm's queue, after the work that is on the caller's stream when the last

@@ -130,37 +130,37 @@ enum plait_status plait_fusion_check_options(const struct plait_fusion_options *
 
 /* ---- Between ranks ---------------------------------------------------------------------------------------- */
 
-static void describe_layout(const struct plait_layout *l, struct plait_text *t)
+static void describe_layout(const struct plait_layout *l, FILE *f)
 {
     static const char *const rules[] = { "threshold", "cuts", "cubic", "computed" };
 
-    plait_text_add(t, "layout %s", rules[l->rule]);
+    fprintf(f, "layout %s", rules[l->rule]);
     if (l->rule == PLAIT_LAYOUT_THRESHOLD)
-        plait_text_add(t, " of %zu bytes", l->threshold);
+        fprintf(f, " of %zu bytes", l->threshold);
     for (uint32_t i = 0; l->rule == PLAIT_LAYOUT_CUTS && i < l->ncut; i++)
-        plait_text_add(t, "%c%u", i > 0 ? ',' : ' ', l->cuts[i]);
-    plait_text_add(t, "\n");
+        fprintf(f, "%c%u", i > 0 ? ',' : ' ', l->cuts[i]);
+    fprintf(f, "\n");
 }
 
 /* Of options whose name is set. */
-void plait_fusion_describe(const void *options, struct plait_text *t)
+void plait_fusion_describe(const void *options, FILE *f)
 {
     const struct plait_fusion_options *o = options;
 
-    plait_text_add(t, "name %s\n", o->name);
-    plait_text_add(t, "trace %d\n", o->trace != 0);
-    describe_layout(&o->layout, t);
-    plait_text_add(t, "operator %s\n", plait_op_name(o->op));
-    plait_text_add(t, "payload %s\n", o->payload == PLAIT_NDTYPE ? "as gradients" : plait_dtype_name(o->payload));
-    plait_text_add(t, "rounding %d\n", (int)o->round);
-    plait_text_add(t, "sharded %d\n", o->sharded != 0);
-    plait_text_add(t, "weights %s\n", o->weights == PLAIT_NDTYPE ? "none" : plait_dtype_name(o->weights));
-    plait_text_add(t, "check %d\n", o->check != 0);
-    plait_text_add(t, "memory %s\n", o->stream != NULL ? "a GPU's" : "the host's");
-    plait_text_add(t, "reproducible %d\n", o->reproducible != 0);
-    plait_text_add(t, "algorithm %s\n", o->algorithm != NULL ? o->algorithm : "chosen by the library");
-    plait_text_add(t, "tensors %u\n", o->ntensor);
+    fprintf(f, "name %s\n", o->name);
+    fprintf(f, "trace %d\n", o->trace != 0);
+    describe_layout(&o->layout, f);
+    fprintf(f, "operator %s\n", plait_op_name(o->op));
+    fprintf(f, "payload %s\n", o->payload == PLAIT_NDTYPE ? "as gradients" : plait_dtype_name(o->payload));
+    fprintf(f, "rounding %d\n", (int)o->round);
+    fprintf(f, "sharded %d\n", o->sharded != 0);
+    fprintf(f, "weights %s\n", o->weights == PLAIT_NDTYPE ? "none" : plait_dtype_name(o->weights));
+    fprintf(f, "check %d\n", o->check != 0);
+    fprintf(f, "memory %s\n", o->stream != NULL ? "a GPU's" : "the host's");
+    fprintf(f, "reproducible %d\n", o->reproducible != 0);
+    fprintf(f, "algorithm %s\n", o->algorithm != NULL ? o->algorithm : "chosen by the library");
+    fprintf(f, "tensors %u\n", o->ntensor);
     for (uint32_t i = 0; i < o->ntensor; i++)
-        plait_text_add(t, "tensor %u '%s', %zu %s\n", i, o->tensors[i].name, o->tensors[i].count,
-                       plait_dtype_name(o->tensors[i].type));
+        fprintf(f, "tensor %u '%s', %zu %s\n", i, o->tensors[i].name, o->tensors[i].count,
+                plait_dtype_name(o->tensors[i].type));
 }

@@ -21,6 +21,7 @@
 #include "reduce/reduce.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 /*
  * Indices of a step's sums, which are summed over the ranks, too. VERDICT is the sum of squares of all gradients that
@@ -66,7 +67,6 @@ enum plait_status plait_optim_device_step(struct plait_optim *o, const struct pl
                                           struct plait_optim_result *result);
 
 /* Write what must be the same on all ranks of a sharded optimiser, of options (struct plait_optim_options). */
-struct plait_text;
-void plait_optim_describe(const void *options, struct plait_text *t);
+void plait_optim_describe(const void *options, FILE *f);
 
 #endif

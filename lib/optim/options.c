@@ -171,21 +171,21 @@ enum plait_status plait_optim_check_step(const struct plait_optim *optim, const 
 }
 
 /* Options with the same meaning get the same text. */
-void plait_optim_describe(const void *options, struct plait_text *t)
+void plait_optim_describe(const void *options, FILE *f)
 {
     const struct plait_optim_options *o = options;
     const bool lars = o->method == PLAIT_OPTIM_LARS;
 
-    plait_text_add(t, "ntensor %u\n", o->ntensor);
-    plait_text_add(t, "method %s\n", lars ? "LARS" : "SGD");
-    plait_text_add_real(t, "momentum", o->momentum);
-    plait_text_add(t, "nesterov %d\n", o->nesterov != 0);
-    plait_text_add(t, "lr_in_momentum %d\n", o->lr_in_momentum != 0);
-    plait_text_add_real(t, "decay", o->decay);
-    plait_text_add_real(t, "eta", lars ? o->eta : 0);
-    plait_text_add_real(t, "eps", lars ? o->eps : 0);
-    plait_text_add_real(t, "norm_decay", !lars ? 0 : o->norm_decay < 0 ? -1 : o->norm_decay);
-    plait_text_add(t, "check %d\n", o->check != 0);
-    plait_text_add(t, "scale %s\n", o->scale != NULL ? "given" : "NULL");
-    plait_text_add(t, "memory %s\n", o->stream != NULL ? "a GPU's" : "the host's");
+    fprintf(f, "ntensor %u\n", o->ntensor);
+    fprintf(f, "method %s\n", lars ? "LARS" : "SGD");
+    plait_describe_real(f, "momentum", o->momentum);
+    fprintf(f, "nesterov %d\n", o->nesterov != 0);
+    fprintf(f, "lr_in_momentum %d\n", o->lr_in_momentum != 0);
+    plait_describe_real(f, "decay", o->decay);
+    plait_describe_real(f, "eta", lars ? o->eta : 0);
+    plait_describe_real(f, "eps", lars ? o->eps : 0);
+    plait_describe_real(f, "norm_decay", !lars ? 0 : o->norm_decay < 0 ? -1 : o->norm_decay);
+    fprintf(f, "check %d\n", o->check != 0);
+    fprintf(f, "scale %s\n", o->scale != NULL ? "given" : "NULL");
+    fprintf(f, "memory %s\n", o->stream != NULL ? "a GPU's" : "the host's");
 }
