@@ -27,7 +27,9 @@ static bool turn(struct plait_owner *self, bool rarely)
 
     if (plait_has_failed(o->comm))
         return moved;
-    enum plait_status status = plait_spaces_poll(o->comm);
+    enum plait_status status = PLAIT_OK;
+    for (unsigned i = 0; plait_spaces[i] != NULL && status == PLAIT_OK; i++)
+        status = plait_spaces[i]->poll(o->comm);
     if (status == PLAIT_OK && awaits == PLAIT_AWAITS_DEVICE)
         status = plait_queue_wait_turn(o->comm, &o->queue_wait, 0, moved, rarely);
     if (moved || awaits != PLAIT_AWAITS_SELF)

@@ -7,13 +7,16 @@
 
 #define MOST_SPACES 4
 
-static const struct plait_space *spaces[MOST_SPACES] = { &plait_gpu_space };
-static unsigned nspace = 1;
+const struct plait_space *plait_spaces[MOST_SPACES + 1] = { &plait_gpu_space };
 
 void plait_space_add(const struct plait_space *space)
 {
-    PLAIT_KNOWN(nspace < MOST_SPACES);
-    spaces[nspace++] = space;
+    unsigned n = 0;
+
+    while (plait_spaces[n] != NULL)
+        n++;
+    PLAIT_KNOWN(n < MOST_SPACES);
+    plait_spaces[n] = space;
     atomic_store_explicit(&plait_other_spaces, true, memory_order_release);
 }
 
@@ -23,48 +26,9 @@ enum plait_status plait_space_find(struct plait_comm *comm, const char *name, si
     enum plait_status status = PLAIT_OK;
 
     a->space = &plait_host_space;
-    for (unsigned i = 0; i < nspace && status == PLAIT_OK && a->space == &plait_host_space; i++)
-        status = spaces[i]->find(comm, name, in_bytes, out_bytes, size, call, a);
+    for (unsigned i = 0; plait_spaces[i] != NULL && status == PLAIT_OK && a->space == &plait_host_space; i++)
+        status = plait_spaces[i]->find(comm, name, in_bytes, out_bytes, size, call, a);
     return status;
-}
-
-enum plait_status plait_spaces_poll(struct plait_comm *comm)
-{
-    enum plait_status status = PLAIT_OK;
-
-    for (unsigned i = 0; i < nspace && status == PLAIT_OK; i++)
-        status = spaces[i]->poll(comm);
-    return status;
-}
-
-void plait_spaces_settle(struct plait_comm *comm)
-{
-    for (unsigned i = 0; i < nspace; i++)
-        spaces[i]->settle(comm);
-}
-
-bool plait_spaces_leave_some(struct plait_comm *comm)
-{
-    bool some = false;
-
-    for (unsigned i = 0; i < nspace; i++)
-        some |= spaces[i]->leaves_some(comm);
-    return some;
-}
-
-void plait_spaces_close(struct plait_comm *comm)
-{
-    for (unsigned i = 0; i < nspace; i++)
-        spaces[i]->close(comm);
-}
-
-size_t plait_spaces_bytes(const struct plait_comm *comm)
-{
-    size_t bytes = 0;
-
-    for (unsigned i = 0; i < nspace; i++)
-        bytes += spaces[i]->bytes(comm);
-    return bytes;
 }
 
 enum plait_status plait_space_cannot(struct plait_comm *comm, enum plait_status status, const struct plait_args *a)

@@ -6,6 +6,9 @@
 #include "memory/devices.h"
 #include "operation/operation.h"
 
+/* The spaces beside the host's, NULL-ended. */
+extern const struct plait_space *plait_spaces[];
+
 /* Add a space. Its find() is called for each later call, after those added before. Not thread-safe; tests only. */
 void plait_space_add(const struct plait_space *space);
 
@@ -18,13 +21,6 @@ static inline bool plait_has_spaces(void)
 /* Set a->space and a->queue, and check that the buffers fit the call. The arguments are those of find() in space.h. */
 enum plait_status plait_space_find(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes,
                                    size_t size, const struct plait_call *call, struct plait_args *a);
-
-/* The same functions of all these spaces; all but poll at a comm's end. */
-enum plait_status plait_spaces_poll(struct plait_comm *comm);
-void plait_spaces_settle(struct plait_comm *comm);
-bool plait_spaces_leave_some(struct plait_comm *comm);
-void plait_spaces_close(struct plait_comm *comm);
-size_t plait_spaces_bytes(const struct plait_comm *comm);
 
 /* The call failed. If the driver is at fault, fail the comm, so that no rank waits. Returns the call's status. */
 enum plait_status plait_space_cannot(struct plait_comm *comm, enum plait_status status, const struct plait_args *a);

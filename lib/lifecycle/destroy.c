@@ -133,7 +133,8 @@ static void free_private(struct plait_comm *comm)
     }
     if (comm->port != NULL && !plait_port_is_quiet(comm->port))
         plait_port_close(comm->port);
-    plait_spaces_close(comm);
+    for (unsigned i = 0; plait_spaces[i] != NULL; i++)
+        plait_spaces[i]->close(comm);
     plait_requests_forget(comm);
     for (uint32_t i = 0; i < PLAIT_NOP_PLAN; i++)
         plait_op_plan_free(comm->op_plans[i]);
@@ -218,10 +219,16 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
     return status == PLAIT_OK ? plait_probe_failures(comm) : status;
 }
 
+static void settle_spaces(struct plait_comm *comm)
+{
+    for (unsigned i = 0; plait_spaces[i] != NULL; i++)
+        plait_spaces[i]->settle(comm);
+}
+
 enum plait_status plait_comm_settle(struct plait_comm *comm)
 {
     plait_requests_finish(comm);
-    plait_spaces_settle(comm);
+    settle_spaces(comm);
     plait_remote_tell(comm->remote); /* send `done` to other hosts, whose ranks wait for it too */
     const enum plait_status status = (enum plait_status)atomic_load(&comm->own->failed);
     return status == PLAIT_OK ? wait_for_readers(comm) : status;
@@ -276,10 +283,13 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     if (status != PLAIT_OK)
         return status;
     status = plait_comm_settle(comm);
-    if (status != PLAIT_OK)
+    bool some = status != PLAIT_OK;
+    if (some)
         plait_comm_tell_failure(comm, comm->own->failure, comm->own->culprit);
-    if (status != PLAIT_OK || plait_spaces_leave_some(comm)) {
-        plait_spaces_settle(comm); /* again: the comm may have failed since plait_comm_settle() */
+    for (unsigned i = 0; status == PLAIT_OK && plait_spaces[i] != NULL; i++)
+        some |= plait_spaces[i]->leaves_some(comm);
+    if (some) {
+        settle_spaces(comm); /* again: the comm may have failed since plait_comm_settle() */
         wait_for_insiders(comm);
     }
     if (status != PLAIT_OK)

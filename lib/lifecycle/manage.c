@@ -143,6 +143,7 @@ void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *
     const bool locked = plait_comm_lock_counters(comm);
     out->control = plait_control_bytes(comm->nrank);
     out->staging = plait_slices_bytes(comm->slices) + plait_messages_bytes(comm) + comm->scaled.bytes;
-    out->device = plait_spaces_bytes(comm);
+    for (unsigned i = 0; plait_spaces[i] != NULL; i++)
+        out->device += plait_spaces[i]->bytes(comm);
     plait_comm_unlock_counters(comm, locked);
 }
