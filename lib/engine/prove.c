@@ -26,78 +26,12 @@ void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint3
         }
 }
 
-/* The *n steps that are messages: SENDs, then RECVs; each sorted by peer, then number. NULL: out of memory. */
-static uint32_t *list_messages(struct plait_scratch *arrays, const struct plait_plan *plan, uint32_t *n)
-{
-    uint32_t *list = plait_scratch(arrays, plan->nstep, sizeof *list);
-    uint32_t *number = plait_scratch(arrays, plan->nstep, sizeof *number);
-    uint32_t *first = plait_scratch(arrays, 2 * (size_t)plan->nrank, sizeof *first);
-
-    *n = 0;
-    if (arrays->failed)
-        return NULL;
-    plait_number_messages(plan, first, first + plan->nrank, number);
-    for (uint32_t k = 0; k < 2 * plan->nrank; k++) {
-        const uint32_t count = first[k];
-        first[k] = *n;
-        *n += count;
-    }
-    for (uint32_t i = 0; i < plan->nstep; i++) {
-        const struct plait_step *s = &plan->step[i];
-        if (s->peer >= 0)
-            list[first[s->verb == PLAIT_STEP_SEND ? (uint32_t)s->peer : plan->nrank + s->peer] + number[i]] = i;
-    }
-    return list;
-}
-
-/*
- * Copy a plan so that each SEND also waits for the SEND PLAIT_WINDOW before it, whose window slot it reuses. NULL: out
- * of memory.
- */
-static struct plait_plan *with_window(struct plait_scratch *arrays, const struct plait_plan *plan)
-{
-    const uint32_t *deps = plait_plan_deps(plan);
-    struct plait_plan *p = plait_scratch(arrays, 1, plan->bytes + plan->nstep * sizeof *deps);
-    uint32_t *before = plait_scratch(arrays, plan->nstep, sizeof *before), n;
-    const uint32_t *list = list_messages(arrays, plan, &n);
-
-    if (list == NULL)
-        return NULL;
-    memset(before, 0xff, plan->nstep * sizeof *before); /* PLAIT_NONE */
-    for (uint32_t k = PLAIT_WINDOW; k < n; k++) {
-        const struct plait_step *late = &plan->step[list[k]], *early = &plan->step[list[k - PLAIT_WINDOW]];
-        if (late->verb == PLAIT_STEP_SEND && late->peer == early->peer)
-            before[list[k]] = list[k - PLAIT_WINDOW];
-    }
-    memcpy(p, plan, sizeof *p + plan->nstep * sizeof *p->step);
-    uint32_t *to = (uint32_t *)(uintptr_t)plait_plan_deps(p);
-    p->ndep = 0;
-    for (uint32_t i = 0; i < p->nstep; i++) {
-        struct plait_step *s = &p->step[i];
-        memcpy(to + p->ndep, deps + s->dep0, s->ndep * sizeof *deps);
-        s->dep0 = p->ndep;
-        if (before[i] != PLAIT_NONE)
-            to[s->dep0 + s->ndep++] = before[i];
-        p->ndep += s->ndep;
-    }
-    return p;
-}
-
 enum plait_status plait_prove_waits(struct plait_plan *const *plans, uint32_t *const *nodes, const char *spec,
                                     uint32_t nrank, bool *out)
 {
-    struct plait_scratch arrays = { 0 };
-    struct plait_plan **waits = plait_scratch(&arrays, nrank, sizeof *waits);
-    enum plait_status status;
+    const enum plait_status status = plait_check_deadlock(spec, (const struct plait_plan *const *)plans, nrank,
+                                                          (const uint32_t *const *)nodes, PLAIT_WINDOW, NULL);
 
-    for (uint32_t r = 0; !arrays.failed && r < nrank; r++)
-        waits[r] = with_window(&arrays, plans[r]);
-    if (arrays.failed)
-        status = plait_fail_memory("out of memory to bind a plan");
-    else
-        status = plait_check_deadlock(spec, (const struct plait_plan *const *)waits, nrank,
-                                      (const uint32_t *const *)nodes, NULL);
-    plait_scratch_free(&arrays);
     *out = status == PLAIT_OK;
     return status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
 }
@@ -118,21 +52,6 @@ static enum plait_status prove(struct plait_plan *const *plans, const char *spec
     if (status == PLAIT_OK)
         status = plait_prove_waits(plans, nodes, spec, nrank, out);
     plait_scratch_free(&arrays);
-    return status;
-}
-
-/* Find the most fusing that cannot deadlock. *proved false: even PLAIT_FUSE_NONE can. */
-static enum plait_status choose_fusing(struct plait_plan *const *plans, const char *spec, uint32_t nrank, bool hop,
-                                       enum plait_fusing *out, bool *proved)
-{
-    enum plait_status status = PLAIT_OK;
-
-    *proved = false;
-    for (int fusing = hop ? PLAIT_FUSE_LOCAL : PLAIT_FUSE_PROVED;
-         fusing >= PLAIT_FUSE_NONE && !*proved && status == PLAIT_OK; fusing--) {
-        *out = (enum plait_fusing)fusing;
-        status = prove(plans, spec, nrank, *out, proved);
-    }
     return status;
 }
 
@@ -209,16 +128,19 @@ static enum plait_status check_pure(const char *spec, const struct plait_plan *o
         spec, own->rank);
 }
 
-/* Prove all ranks' plans together; for at most PLAIT_MOST_PROVED ranks. */
+/* Prove all ranks' plans together, with the most fusing that cannot deadlock; for at most PLAIT_MOST_PROVED ranks. */
 static enum plait_status prove_all(const char *spec, const struct plait_plan *own, bool hop,
                                    struct plait_plan *const *plans, struct plait_proof *out)
 {
     const struct plait_plan *again = plans[own->rank];
     enum plait_status status = own->inplace == again->inplace ? check_pure(spec, own, again) : PLAIT_OK;
-    bool proved = true;
+    bool proved = false;
 
-    if (status == PLAIT_OK)
-        status = choose_fusing(plans, spec, own->nrank, hop, &out->fusing, &proved);
+    for (int f = hop ? PLAIT_FUSE_LOCAL : PLAIT_FUSE_PROVED; f >= PLAIT_FUSE_NONE && !proved && status == PLAIT_OK;
+         f--) {
+        out->fusing = (enum plait_fusing)f;
+        status = prove(plans, spec, own->nrank, out->fusing, &proved);
+    }
     if (status != PLAIT_OK || proved)
         return status;
     return plait_fail(PLAIT_ERR_PLAN,

@@ -15,6 +15,7 @@ struct plait_graph {
     uint32_t *first; /* [nrank + 1] number of step 0 of the rank */
     uint32_t *rank;  /* [nstep] rank that owns the step */
     uint32_t *pair;  /* [nstep] the RECV of a SEND and the SEND of a RECV, else PLAIT_NONE */
+    uint32_t *slot;  /* [nstep] the SEND whose slot of the window this SEND takes over, else PLAIT_NONE */
     uint32_t *succ0; /* [nstep + 1] index in succ of the step's first successor */
     uint32_t *succ;
     uint32_t *node;    /* [nstep] the step that represents this step's node */
@@ -29,7 +30,8 @@ struct plait_checker {
     const char *name;
     const struct plait_plan *const *plans;
     uint32_t nrank, root;
-    bool inplace; /* plans may be in place */
+    uint32_t window; /* most messages in flight from one rank to another; 0: any number */
+    bool inplace;    /* plans may be in place */
     enum plait_coll coll;
     struct plait_report *report; /* never NULL */
     struct plait_graph graph;

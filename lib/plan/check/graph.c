@@ -26,19 +26,20 @@ enum plait_status plait_graph_init(struct plait_checker *c)
     g->first = plait_scratch(&g->arrays, (size_t)c->nrank + 1, sizeof *g->first);
     g->rank = plait_scratch(&g->arrays, nstep, sizeof *g->rank);
     g->pair = plait_scratch(&g->arrays, nstep, sizeof *g->pair);
+    g->slot = plait_scratch(&g->arrays, nstep, sizeof *g->slot);
     if (g->arrays.failed)
         return plait_check_nomem(c);
     for (uint32_t r = 0; r < c->nrank; r++) {
         g->first[r + 1] = g->first[r] + c->plans[r]->nstep;
         for (uint32_t n = g->first[r]; n < g->first[r + 1]; n++) {
             g->rank[n] = r;
-            g->pair[n] = PLAIT_NONE;
+            g->pair[n] = g->slot[n] = PLAIT_NONE;
         }
     }
     return PLAIT_OK;
 }
 
-/* Inverts the dependencies: for each step, its successors in ascending order. */
+/* Inverts the dependencies, and those on a slot of the window: for each step, its successors in ascending order. */
 static void fill_successors(struct plait_checker *c)
 {
     struct plait_graph *g = &c->graph;
@@ -49,14 +50,21 @@ static void fill_successors(struct plait_checker *c)
         for (uint32_t d = 0; d < c->plans[r]->ndep; d++)
             end[g->first[r] + deps[d] + 1]++;
     }
+    for (uint32_t n = 0; n < g->nstep; n++)
+        if (g->slot[n] != PLAIT_NONE)
+            end[g->slot[n] + 1]++;
     for (uint32_t i = 0; i < g->nstep; i++)
         end[i + 1] += end[i];
     for (uint32_t r = 0; r < c->nrank; r++) {
         const struct plait_plan *p = c->plans[r];
         const uint32_t *deps = plait_plan_deps(p);
-        for (uint32_t i = 0; i < p->nstep; i++)
+        for (uint32_t i = 0; i < p->nstep; i++) {
+            const uint32_t n = g->first[r] + i;
             for (uint32_t d = p->step[i].dep0; d < p->step[i].dep0 + p->step[i].ndep; d++)
-                g->succ[end[g->first[r] + deps[d]]++] = g->first[r] + i;
+                g->succ[end[g->first[r] + deps[d]]++] = n;
+            if (g->slot[n] != PLAIT_NONE)
+                g->succ[end[g->slot[n]]++] = n;
+        }
     }
 }
 
@@ -149,6 +157,9 @@ static uint32_t waiting_step(struct plait_checker *c, const uint32_t *const *fus
             if (!inside(g, fused, *on, n) && g->pending[g->node[*on]] > 0)
                 return n;
         }
+        *on = g->slot[n];
+        if (*on != PLAIT_NONE && g->pending[g->node[*on]] > 0)
+            return n;
         n = g->mate[n];
     } while (n != node);
     return PLAIT_NONE;
@@ -198,7 +209,7 @@ enum plait_status plait_check_order(struct plait_checker *c, const uint32_t *con
     g->pending = plait_scratch(&g->arrays, g->nstep, sizeof *g->pending);
     g->order = plait_scratch(&g->arrays, g->nstep, sizeof *g->order);
     g->succ0 = plait_scratch(&g->arrays, (size_t)g->nstep + 2, sizeof *g->succ0);
-    g->succ = plait_scratch(&g->arrays, ndep, sizeof *g->succ);
+    g->succ = plait_scratch(&g->arrays, ndep + g->nstep, sizeof *g->succ);
     if (g->arrays.failed)
         return plait_check_nomem(c);
     fill_successors(c);

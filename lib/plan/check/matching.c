@@ -78,6 +78,9 @@ static enum plait_status pair_up(struct plait_checker *c, const struct end *send
                                     plait_block_text(r).s);
         g->pair[from] = to;
         g->pair[to] = from;
+        const struct end *before = c->window > 0 && i >= c->window ? &sends[i - c->window] : NULL;
+        if (before != NULL && before->to == sends[i].to && before->from == sends[i].from)
+            g->slot[from] = before->number;
     }
     return PLAIT_OK;
 }
