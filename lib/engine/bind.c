@@ -140,7 +140,7 @@ static void describe_how(struct plait_op_plan *o, uint32_t nrank)
     o->last.divisor = o->op == PLAIT_AVG && !o->selection.divides ? nrank : 0;
 }
 
-/* The counter of its runs. It lives as long as the comm, since another operation may take this one's cache entry. */
+/* The counter of its runs, which lives as long as the comm. */
 static struct plait_tally *find_tally(struct plait_comm *comm, const struct plait_op_plan *o)
 {
     struct plait_tally **at = &comm->tallies;
@@ -156,13 +156,6 @@ static struct plait_tally *find_tally(struct plait_comm *comm, const struct plai
     (*at)->count.coll = o->coll;
     memcpy((*at)->count.algorithm, o->selection.spec, sizeof(*at)->count.algorithm);
     return *at;
-}
-
-static void fold(struct plait_op_plan *o)
-{
-    o->tally->count.operations += o->runs;
-    o->tally->count.bytes += o->vform ? 0 : o->runs * o->bytes;
-    o->runs = 0;
 }
 
 static void log_choice(const struct plait_comm *comm, const struct plait_op_plan *o)
@@ -207,6 +200,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, const struct plai
     }
     o->size = plait_dtype_size(o->type);
     o->bytes = plait_op_bytes(o, o->vform && !o->selection.eager ? 0 : o->count, false);
+    o->counted = o->vform ? 0 : o->bytes;
     o->place = plait_place_of_in(&o->geometry, team->me, o->bytes);
     o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->bytes);
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->bytes);
@@ -265,7 +259,6 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
             (*place)->forgotten = true;
         *place = o;
     } else {
-        fold(*place);
         free((*place)->of_team);
     }
     **place = fresh;
@@ -318,7 +311,6 @@ void plait_unbind(struct plait_op_plan *o)
 {
     if (--o->users > 0 || !o->forgotten)
         return;
-    fold(o);
     plait_op_plan_free(o);
 }
 
@@ -330,9 +322,6 @@ enum plait_status plait_comm_count(struct plait_comm *comm, size_t i, struct pla
     if (comm == NULL || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_count: %s is NULL", out == NULL ? "out" : "comm");
     const bool locked = plait_comm_lock_counters(comm);
-    for (size_t k = 0; k < PLAIT_NOP_PLAN; k++)
-        if (comm->op_plans[k] != NULL)
-            fold(comm->op_plans[k]);
     for (t = comm->tallies; t != NULL && n < i; t = t->next)
         n++;
     if (t != NULL)

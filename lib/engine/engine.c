@@ -335,14 +335,12 @@ static bool turn_slices(struct plait_run *run)
 /* Advance the links' message numbers: the next operation's messages follow this one's. */
 static void pass_numbers(struct plait_run *run)
 {
-    if (plait_vform_by_pairs(run))
-        plait_vform_pass(run);
-    for (uint32_t r = 0; !plait_vform_by_pairs(run) && r < run->comm->nrank; r++) {
-        struct plait_link *link = plait_step_link(run, (int32_t)r);
-        if (link != NULL) {
-            link->next_out += (uint32_t)run->nslice * run->prog->nsend[r];
-            link->next_in += (uint32_t)run->nslice * run->prog->nrecv[r];
-        }
+    for (uint32_t i = 0; i < run->prog->ninstr; i++) {
+        const struct plait_instr *in = &run->prog->instrs[i];
+        if (in->verb == PLAIT_STEP_SEND)
+            plait_step_link(run, in->peer)->next_out += plait_vform_slices(run, in);
+        else if (in->verb == PLAIT_STEP_RECV)
+            plait_step_link(run, in->peer)->next_in += plait_vform_slices(run, in);
     }
     run->comm->next_slice_in_flight = (run->comm->next_slice_in_flight + run->nslice) % PLAIT_NSLICE;
 }

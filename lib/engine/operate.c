@@ -96,7 +96,8 @@ static inline enum plait_status end(struct plait_comm *comm, const struct plait_
     enum plait_status status = PLAIT_OK;
 
     comm->stats.operations++;
-    ((struct plait_op_plan *)(uintptr_t)o)->runs++;
+    o->tally->count.operations++;
+    o->tally->count.bytes += o->counted;
     const uint64_t uncompared = atomic_load_explicit(&comm->own->uncompared, memory_order_relaxed);
     if (o->geometry.rooted && uncompared == 0)
         atomic_store_explicit(&comm->own->uncompared, comm->sequence, memory_order_relaxed);

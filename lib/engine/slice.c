@@ -16,36 +16,22 @@ static size_t stride_of(const struct plait_op_plan *o, size_t n, bool wide)
     return PLAIT_ROUND_UP(plait_op_bytes(o, (n + o->prog->nblk - 1) / o->prog->nblk, wide));
 }
 
-/* Stride of slots that can hold either width. */
-static size_t most_stride(const struct plait_op_plan *o, size_t n)
-{
-    return stride_of(o, n, o->prog->wide);
-}
+/* Where a slice of n elements has its parts in library memory, in bytes; and the strides of its slots. */
+struct layout {
+    size_t tmp_stride, stride, wide_tmp, wide_out, stage, end;
+};
 
-static size_t wide_tmp_bytes(const struct plait_op_plan *o, size_t n)
+static struct layout layout_of(const struct plait_op_plan *o, size_t n)
 {
-    return o->prog->wide ? PLAIT_ROUND_UP(stride_of(o, n, true) * o->prog->ntmp) : 0;
-}
-
-static size_t wide_out_bytes(const struct plait_op_plan *o, size_t n)
-{
+    const struct plait_prog *p = o->prog;
     const size_t nslot = o->geometry.kind == PLAIT_KIND_VECTOR ? 1 : o->geometry.out.nslot;
-    return o->prog->wide ? PLAIT_ROUND_UP(plait_op_bytes(o, nslot * n, true)) : 0;
-}
+    struct layout l = { .tmp_stride = stride_of(o, n, false), .stride = stride_of(o, n, p->wide) };
 
-static size_t tmp_bytes(const struct plait_op_plan *o, size_t n)
-{
-    return PLAIT_ROUND_UP(stride_of(o, n, false) * o->prog->ntmp);
-}
-
-/* Bytes of library memory for the largest slice of this operation. */
-static size_t need_of(const struct plait_run *run)
-{
-    const struct plait_op_plan *o = run->o;
-    const size_t count = plait_run_count(run), n = o->selection.slice < count ? o->selection.slice : count;
-
-    return tmp_bytes(o, n) + wide_tmp_bytes(o, n) + wide_out_bytes(o, n) +
-           PLAIT_ROUND_UP(most_stride(o, n) * o->prog->nstage);
+    l.wide_tmp = PLAIT_ROUND_UP(l.tmp_stride * p->ntmp);
+    l.wide_out = l.wide_tmp + (p->wide ? PLAIT_ROUND_UP(l.stride * p->ntmp) : 0);
+    l.stage = l.wide_out + (p->wide ? PLAIT_ROUND_UP(plait_op_bytes(o, nslot * n, true)) : 0);
+    l.end = l.stage + PLAIT_ROUND_UP(l.stride * p->nstage);
+    return l;
 }
 
 void plait_add_unread(struct plait_unread_range *unread, uint32_t number)
@@ -84,18 +70,19 @@ void plait_slice_launch(struct plait_run *run, struct plait_slice *f)
     const struct plait_prog *p = run->prog;
     const size_t start_at = run->next_slice * run->o->selection.slice, n = plait_run_slice(run, start_at);
     const bool vector = run->o->geometry.kind == PLAIT_KIND_VECTOR;
+    const struct layout l = layout_of(run->o, n);
 
     f->slice = run->next_slice++;
     f->start = start_at;
-    f->stride = most_stride(run->o, n);
-    f->tmp_stride = stride_of(run->o, n, false);
+    f->stride = l.stride;
+    f->tmp_stride = l.tmp_stride;
     if (f->used + run->need > turn_of(run, f))
         f->used = 0;
     f->tmp = f->memory + f->used;
     f->used += run->need;
-    f->wide_tmp = f->tmp + tmp_bytes(run->o, n);
-    f->wide_out = f->wide_tmp + wide_tmp_bytes(run->o, n);
-    f->stage = f->wide_out + wide_out_bytes(run->o, n);
+    f->wide_tmp = f->tmp + l.wide_tmp;
+    f->wide_out = f->tmp + l.wide_out;
+    f->stage = f->tmp + l.stage;
     f->n = vector ? 0 : n;
     f->q = vector ? n / p->nblk : run->o->count;
     f->r = vector ? n % p->nblk : 0;
@@ -158,9 +145,10 @@ static enum plait_status grow_memory(struct plait_run *run, struct plait_slice *
 
 enum plait_status plait_slices_fit(struct plait_run *run)
 {
+    const size_t count = plait_run_count(run), most = run->o->selection.slice;
     enum plait_status status = PLAIT_OK;
 
-    run->need = need_of(run);
+    run->need = layout_of(run->o, most < count ? most : count).end;
     run->fits = true;
     for (uint32_t d = 0; d < run->nplace && status == PLAIT_OK; d++) {
         status = grow_lists(run->comm, &run->slices[d], run->prog);
@@ -230,17 +218,6 @@ bool plait_vform_wrong(struct plait_run *run, const struct plait_slice *f, const
     run->wrong_bytes = before + sent;
     run->expected_bytes = before + expected;
     return true;
-}
-
-void plait_vform_pass(const struct plait_run *run)
-{
-    for (uint32_t i = 0; i < run->prog->ninstr; i++) {
-        const struct plait_instr *in = &run->prog->instrs[i];
-        if (in->verb == PLAIT_STEP_SEND)
-            plait_step_link(run, in->peer)->next_out += plait_vform_slices(run, in);
-        else if (in->verb == PLAIT_STEP_RECV)
-            plait_step_link(run, in->peer)->next_in += plait_vform_slices(run, in);
-    }
 }
 
 /* ---- For the failure detector --------------------------------------------------------------------- */

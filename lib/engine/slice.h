@@ -78,8 +78,9 @@ static inline uint64_t plait_vform_header(const struct plait_run *run, const str
 /* Messages of the block that a step moves: its slices. */
 static inline uint32_t plait_vform_slices(const struct plait_run *run, const struct plait_instr *in)
 {
+    if (!plait_vform_by_pairs(run))
+        return (uint32_t)run->nslice;
     const size_t n = plait_vform_block(run, in->blk);
-
     if (plait_vform_small(run, in->blk))
         return 0;
     return n == 0 ? 1 : (uint32_t)((n - 1) / run->o->selection.slice + 1);
@@ -91,9 +92,6 @@ static inline uint32_t plait_vform_slices(const struct plait_run *run, const str
  */
 bool plait_vform_wrong(struct plait_run *run, const struct plait_slice *f, const struct plait_instr *in,
                        uint32_t number, size_t sent, size_t expected);
-
-/* If plait_vform_by_pairs(): advance the message numbers, so that the next operation's follow this one's. */
-void plait_vform_pass(const struct plait_run *run);
 
 /* ---- Steps -------------------------------------------------------------------------------------------------- */
 
