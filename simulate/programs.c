@@ -123,10 +123,8 @@ static bool is_equal(const struct plait_prog *p, const struct plait_prog *q, uin
     return equal;
 }
 
-static enum plait_status take(void *arg, uint32_t rank, struct plait_prog *prog)
+static enum plait_status take(struct plait_programs *p, uint32_t rank, struct plait_prog *prog)
 {
-    struct plait_programs *p = arg;
-
     if (!make_relative(p, rank, prog)) {
         plait_prog_destroy(prog);
         return no_memory(p);
@@ -220,7 +218,8 @@ enum plait_status plait_programs_create(struct plait_programs *p, const struct p
                                         const struct plait_shape *shape)
 {
     const uint32_t n = shape->nrank;
-    enum plait_status status;
+    struct plait_proof proof = { .hash = 0 };
+    enum plait_status status = PLAIT_OK;
 
     *p = (struct plait_programs){ .nrank = n };
     p->programs = calloc(n, sizeof *p->programs);
@@ -229,7 +228,12 @@ enum plait_status plait_programs_create(struct plait_programs *p, const struct p
     p->index = calloc(n, sizeof *p->index);
     if (p->programs == NULL || p->program == NULL || p->first == NULL || p->index == NULL)
         return no_memory(p);
-    status = plait_progs_create(c->alg, c->spec, shape, c->round, false, take, p);
+    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++) {
+        struct plait_prog *prog;
+        status = plait_prog_create(c->alg, c->spec, shape, r, c->round, false, &proof, &prog);
+        if (status == PLAIT_OK)
+            status = take(p, r, prog);
+    }
     for (uint32_t i = 0; i < p->nprogram && status == PLAIT_OK; i++)
         status = find_receives(&p->programs[i]) ? PLAIT_OK : no_memory(p);
     return status == PLAIT_OK ? find_backs(p) : status;

@@ -328,10 +328,11 @@ static void hurt_each(const struct spec *spec, uint32_t *tried, uint32_t *refuse
 
     for (uint32_t i = 0; more; i++)
         for (int damage = 0; damage < NDAMAGE && more; damage++) {
+            struct plait_proof proof = { .hash = 0 };
             for (uint32_t r = 0; r < spec->shape.nrank; r++)
-                assert_int_equal(
-                    plait_prog_create(spec->alg, spec->text, &spec->shape, r, PLAIT_ROUND_DEFAULT, false, &progs[r]),
-                    PLAIT_OK);
+                assert_int_equal(plait_prog_create(spec->alg, spec->text, &spec->shape, r, PLAIT_ROUND_DEFAULT, false,
+                                                   &proof, &progs[r]),
+                                 PLAIT_OK);
             more = i < progs[1]->ninstr;
             if (more && hurt(progs[1], i, (enum damage)damage)) {
                 tried[damage]++;
@@ -371,14 +372,16 @@ static void compare_final(const struct spec *spec, uint32_t rank)
     unsigned char *kinds = calloc(p.plan[rank]->nstep + 1, 1);
     unsigned char **of_rank = calloc(spec->shape.nrank, sizeof *of_rank);
     struct plait_step_of uneven;
+    struct plait_proof proof = { .hash = 0 };
     struct plait_prog *prog;
     uint32_t at = 0;
 
     assert_true(kinds != NULL && of_rank != NULL);
     of_rank[rank] = kinds;
     assert_int_equal(plait_check_values(spec->text, &spec->shape, CONST_PLANS(&p), of_rank, &uneven), PLAIT_OK);
-    assert_int_equal(plait_prog_create(spec->alg, spec->text, &spec->shape, rank, PLAIT_ROUND_DEFAULT, true, &prog),
-                     PLAIT_OK);
+    assert_int_equal(
+        plait_prog_create(spec->alg, spec->text, &spec->shape, rank, PLAIT_ROUND_DEFAULT, true, &proof, &prog),
+        PLAIT_OK);
     for (uint32_t i = 0; i < p.plan[rank]->nstep; i++) {
         if (p.plan[rank]->step[i].verb != PLAIT_STEP_REDUCE)
             continue;

@@ -86,6 +86,7 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_t
             return PLAIT_OK;
         }
     const struct plait_shape common = plait_common_shape(s->alg, shape);
+    struct plait_proof proof = { .hash = 0 };
     comm->stats.allocations++;
     enum plait_status status = PLAIT_OK;
     if (comm->config.check)
@@ -95,9 +96,7 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_t
     if (status == PLAIT_OK && comm->config.check)
         status = plait_prog_check(s->alg, s->spec, shape, s->round, average);
     if (status == PLAIT_OK)
-        status = plait_prog_create(s->alg, s->spec, shape, team->me, s->round, average, out);
-    if (status == PLAIT_OK && team->ranks != NULL)
-        status = plait_prog_place(*out, team->ranks, comm->nrank);
+        status = plait_prog_create(s->alg, s->spec, shape, team->me, s->round, average, &proof, out);
     if (status == PLAIT_OK) {
         (*out)->next = comm->progs;
         comm->progs = *out;

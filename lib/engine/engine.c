@@ -78,7 +78,7 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
         link->transport->offer(link, number, run->fingerprint, header_word, data, bytes, false);
         free_at_once = !run->space->queued; /* the queue waits for the readers, not this thread */
         if (free_at_once)
-            plait_add_unread(&f->unread[in->peer], number);
+            plait_add_unread(&f->unread[plait_step_rank(run, in->peer)], number);
     }
     run->comm->stats.messages++;
     run->comm->stats.bytes_sent += bytes;
@@ -227,9 +227,11 @@ static enum plait_status connect_links(const struct plait_run *run)
     struct plait_comm *comm = run->comm;
     const struct plait_prog *p = run->prog;
 
-    for (uint32_t r = 0; r < comm->nrank; r++)
-        if (p->nsend[r] + p->nrecv[r] > 0 && plait_connect(comm, r, run->channel) == NULL)
+    for (uint32_t k = 0; k < p->nrank; k++) {
+        const uint32_t r = plait_step_rank(run, (int32_t)k);
+        if (p->nsend[k] + p->nrecv[k] > 0 && plait_connect(comm, r, run->channel) == NULL)
             return plait_fail(PLAIT_ERR_NOMEM, "no transport leads to rank %u, or memory is short", r);
+    }
     return PLAIT_OK;
 }
 
@@ -253,6 +255,7 @@ static enum plait_status begin_plan(struct plait_run *run, const struct plait_jo
 
     run->o = job->o;
     run->prog = job->o->prog;
+    run->ranks = run->inner.state == PLAIT_INNER_RUNS ? run->inner.team->ranks : NULL;
     run->in = (char *)(uintptr_t)in;
     run->out = job->out;
     run->nslice = plait_job_slices(job);

@@ -321,10 +321,9 @@ bool plait_moves_single_blocks(const struct plait_plan *plan)
     return true;
 }
 
-/* known: *proof holds of all ranks, but for the kinds of their steps; else it is written. */
-static enum plait_status create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                uint32_t rank, enum plait_round round, bool average, bool known,
-                                struct plait_proof *proof, struct plait_prog **out)
+enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                    uint32_t rank, enum plait_round round, bool average, struct plait_proof *proof,
+                                    struct plait_prog **out)
 {
     const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
     const bool hop = round == PLAIT_ROUND_HOP, wide = combines && round == PLAIT_ROUND_ONCE && !alg->no_partials;
@@ -351,7 +350,7 @@ static enum plait_status create(const struct plait_alg *alg, const char *spec, c
     p->nrank = shape->nrank;
     p->nblk = plan->nblk;
     snprintf(p->spec, sizeof p->spec, "%s", spec);
-    if (!known || need_kinds)
+    if (proof->hash == 0 || need_kinds)
         status = plait_prove(alg, spec, shape, plan, hop, kinds, proof);
     p->hash = proof->hash;
     p->sliceable = proof->sliceable;
@@ -369,52 +368,6 @@ out:
     else
         plait_prog_destroy(p);
     return status;
-}
-
-enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                    uint32_t rank, enum plait_round round, bool average, struct plait_prog **out)
-{
-    struct plait_proof proof;
-
-    return create(alg, spec, shape, rank, round, average, false, &proof, out);
-}
-
-enum plait_status plait_progs_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                     enum plait_round round, bool average,
-                                     enum plait_status (*take)(void *arg, uint32_t rank, struct plait_prog *prog),
-                                     void *arg)
-{
-    struct plait_proof proof;
-    struct plait_prog *prog;
-    enum plait_status status = PLAIT_OK;
-
-    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
-        if ((status = create(alg, spec, shape, r, round, average, r > 0, &proof, &prog)) == PLAIT_OK)
-            status = take(arg, r, prog);
-    return status;
-}
-
-static bool place(uint32_t **messages, uint32_t n, const uint32_t *ranks, uint32_t nrank)
-{
-    uint32_t *placed = calloc(nrank, sizeof *placed);
-
-    for (uint32_t i = 0; placed != NULL && i < n; i++)
-        placed[ranks[i]] = (*messages)[i];
-    free(*messages);
-    *messages = placed;
-    return placed != NULL;
-}
-
-enum plait_status plait_prog_place(struct plait_prog *p, const uint32_t *ranks, uint32_t nrank)
-{
-    if (!place(&p->nsend, p->nrank, ranks, nrank) || !place(&p->nrecv, p->nrank, ranks, nrank)) {
-        plait_prog_destroy(p);
-        return plait_fail_memory("out of memory to bind a plan");
-    }
-    for (uint32_t i = 0; i < p->ninstr; i++)
-        if (p->instrs[i].peer >= 0)
-            p->instrs[i].peer = (int32_t)ranks[p->instrs[i].peer];
-    return PLAIT_OK;
 }
 
 void plait_prog_destroy(struct plait_prog *p)

@@ -67,7 +67,14 @@ struct plait_prog {
     struct plait_source *sources;
     uint32_t *successors;
     uint16_t *ndeps;         /* [ninstr], to copy at every start */
-    uint32_t *nsend, *nrecv; /* [nrank], or ranks of the comm: messages per slice and peer */
+    uint32_t *nsend, *nrecv; /* [nrank] messages per slice and peer */
+};
+
+struct plait_proof {
+    enum plait_fusing fusing; /* the most proved; above PLAIT_MOST_PROVED ranks PLAIT_FUSE_LOCAL, unproved */
+    bool sliceable;           /* all ranks' plans are; false if not known */
+    uint64_t hash;            /* of all ranks' plans, above PLAIT_MOST_PROVED ranks of a sample; ranks whose hashes
+                                 differ have different libraries or algorithms */
 };
 
 /* Does the plan move single blocks, and only blocks of this rank's IN or OUT? It does not know other blocks' sizes. */
@@ -83,24 +90,16 @@ enum plait_status plait_fuse(const struct plait_plan *plan, enum plait_fusing fu
  * round    DEFAULT for types that do not round. HOP: REDUCEs keep two sources, so that every reduction rounds. ONCE:
  *          partial sums that are stored or sent are wide.
  * average  mark the REDUCEs that make results `final`: they divide
+ * proof    of all ranks' plans; zeroed: it is written, for the next rank
  */
 enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                    uint32_t rank, enum plait_round round, bool average, struct plait_prog **out);
+                                    uint32_t rank, enum plait_round round, bool average, struct plait_proof *proof,
+                                    struct plait_prog **out);
 void plait_prog_destroy(struct plait_prog *prog);
-
-/* The same of all ranks, with one proof. take() is called for rank 0, 1, ... and owns the plan; its error ends it. */
-enum plait_status plait_progs_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                     enum plait_round round, bool average,
-                                     enum plait_status (*take)(void *arg, uint32_t rank, struct plait_prog *prog),
-                                     void *arg);
-
-/* Its peers become ranks[peer] of a comm of `nrank` ranks. PLAIT_ERR_NOMEM: *prog is destroyed. */
-enum plait_status plait_prog_place(struct plait_prog *prog, const uint32_t *ranks, uint32_t nrank);
 
 /*
  * Bind every rank's plan, turn the bound plans back into steps, and check these as plans are checked: once with all
  * messages read in place, once with all staged. Errors: PLAIT_ERR_PLAN (binding changed the meaning of the plans).
- * Cost: plait_progs_create().
  */
 enum plait_status plait_prog_check(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                                    enum plait_round round, bool average);

@@ -15,13 +15,6 @@
  */
 struct plait_shape plait_common_shape(const struct plait_alg *alg, const struct plait_shape *shape);
 
-struct plait_proof {
-    enum plait_fusing fusing; /* the most proved; above PLAIT_MOST_PROVED ranks PLAIT_FUSE_LOCAL, unproved */
-    bool sliceable;           /* all ranks' plans are; false if not known */
-    uint64_t hash;            /* of all ranks' plans, above PLAIT_MOST_PROVED ranks of a sample; ranks whose hashes
-                                 differ have different libraries or algorithms */
-};
-
 /*
  * own    the plan that the algorithm emitted for this rank; it must emit the same plan again
  * hop    do not fuse more than two sources

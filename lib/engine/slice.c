@@ -214,7 +214,7 @@ bool plait_vform_wrong(struct plait_run *run, const struct plait_slice *f, const
     }
     if (sent == expected)
         return false;
-    run->wrong_sender = (uint32_t)in->peer + 1;
+    run->wrong_sender = plait_step_rank(run, in->peer) + 1;
     run->wrong_bytes = before + sent;
     run->expected_bytes = before + expected;
     return true;
@@ -226,7 +226,7 @@ static uint32_t add_peers(const struct plait_run *run, const uint32_t *instrs, u
                           uint32_t have, uint32_t most)
 {
     for (uint32_t k = 0; k < n && have < most; k++) {
-        const uint32_t peer = (uint32_t)run->prog->instrs[instrs[k]].peer;
+        const uint32_t peer = plait_step_rank(run, run->prog->instrs[instrs[k]].peer);
         bool known = false;
         for (uint32_t j = 0; j < have; j++)
             known |= ranks[j] == peer;

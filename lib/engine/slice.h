@@ -133,9 +133,15 @@ static inline char *plait_step_address(const struct plait_run *run, const struct
     return (s.buf == PLAIT_IN ? f->in : f->out) + plait_op_bytes(run->o, plait_step_slot(f, s.slot), false);
 }
 
+/* The comm's rank of a rank of the plan. */
+static inline uint32_t plait_step_rank(const struct plait_run *run, int32_t peer)
+{
+    return run->ranks != NULL ? run->ranks[peer] : (uint32_t)peer;
+}
+
 static inline struct plait_link *plait_step_link(const struct plait_run *run, int32_t peer)
 {
-    return run->comm->peers[peer].link[run->channel];
+    return run->comm->peers[plait_step_rank(run, peer)].link[run->channel];
 }
 
 static inline uint32_t plait_step_number_in(const struct plait_run *run, const struct plait_slice *f,

@@ -319,20 +319,15 @@ enum plait_status plait_progs_check(const struct plait_alg *alg, const char *spe
     return status;
 }
 
-static enum plait_status keep(void *progs, uint32_t rank, struct plait_prog *prog)
-{
-    ((struct plait_prog **)progs)[rank] = prog;
-    return PLAIT_OK;
-}
-
 enum plait_status plait_prog_check(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                                    enum plait_round round, bool average)
 {
     struct plait_prog **progs = calloc(shape->nrank, sizeof *progs);
+    struct plait_proof proof = { .hash = 0 };
     enum plait_status status = progs != NULL ? PLAIT_OK : plait_fail_memory("out of memory to check a bound plan");
 
-    if (status == PLAIT_OK)
-        status = plait_progs_create(alg, spec, shape, round, average, keep, progs);
+    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
+        status = plait_prog_create(alg, spec, shape, r, round, average, &proof, &progs[r]);
     if (status == PLAIT_OK)
         status = plait_progs_check(alg, spec, shape, progs);
     for (uint32_t r = 0; progs != NULL && r < shape->nrank; r++)

@@ -292,6 +292,7 @@ struct plait_run {
 
     /* For the engine. */
     const struct plait_prog *prog;
+    const uint32_t *ranks;           /* [prog->nrank] the plan's ranks in the comm; NULL: the same */
     enum plait_channel channel;      /* of the messages */
     const struct plait_space *space; /* of the buffers; the next four are its working state */
     struct plait_slice *slices;      /* [PLAIT_NSLICE] slices in flight */
