@@ -4,7 +4,6 @@
 #define PLAIT_TESTS_PROVED_H
 
 #include "engine/prog.h"
-#include "engine/prove.h"
 #include "plans.h"
 #include "specs.h"
 

@@ -45,7 +45,7 @@ SUBJECTS = {
     'remote_test.c': ['failure'],
     'ring_test.c': ['memory'],  # a program that is no rank shows an arena
     'rounding_test.c': ['reduce'],
-    'space_test.c': ['call', 'failure', 'memory', 'operation', 'request'],
+    'space_test.c': ['call', 'failure', 'memory', 'request'],
     'staging_test.c': ['comm', 'engine', 'p2p'],
     'star_test.c': ['bootstrap'],
     'strangers_test.c': ['bootstrap'],

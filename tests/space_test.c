@@ -4,10 +4,9 @@
  * in the library knows of them. If the engine or a call touches such memory other than by the space's functions, results
  * are wrong. The second one is queued: its marks are passed some polls after its work was started.
  */
-#include "call/spaces.h"
+#include "call/call.h"
 #include "failure/failure.h"
 #include "memory/arena.h"
-#include "operation/slices.h"
 #include "ranks.h"
 #include "request/request.h"
 #include "tier.h"

@@ -22,8 +22,9 @@
 #define PLAIT_LIB_CALL_CALL_H
 
 #include "base/status.h"
-#include "engine/bind.h"
+#include "engine/operate.h"
 #include "failure/failure.h"
+#include "memory/devices.h"
 #include "request/request.h"
 
 /* The first checks of a call. op: of a collective that reduces, else PLAIT_SUM. */
@@ -89,5 +90,29 @@ void plait_creations_make(struct plait_creation *first, struct plait_saved_error
 
 /* Everything that is pending in a comm: requests, then messages. */
 extern const struct plait_drive plait_drive;
+
+/* ---- Memory spaces beside the host's, and which of them holds a call's buffers (spaces.c; operation/space.h) ----- */
+
+/* The spaces beside the host's, NULL-ended. */
+extern const struct plait_space *plait_spaces[];
+
+/* Add a space. Its find() is called for each later call, after those added before. Not thread-safe; tests only. */
+void plait_space_add(const struct plait_space *space);
+
+/* May the buffers of a call lie elsewhere than in the host's memory? */
+static inline bool plait_has_spaces(void)
+{
+    return __builtin_expect(atomic_load_explicit(&plait_other_spaces, memory_order_acquire), 0);
+}
+
+/* Set a->space and a->queue, and check that the buffers fit the call. The arguments are those of find() in space.h. */
+enum plait_status plait_space_find(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes,
+                                   size_t size, const struct plait_call *call, struct plait_args *a);
+
+/* The call failed. If the driver is at fault, fail the comm, so that no rank waits. Returns the call's status. */
+enum plait_status plait_space_cannot(struct plait_comm *comm, enum plait_status status, const struct plait_args *a);
+
+/* Must the call become a request? Those of a queued space do, unless the caller gives a stream and no request. */
+bool plait_space_must_queue(const struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call);
 
 #endif

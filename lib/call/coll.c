@@ -2,9 +2,7 @@
 /* The collectives as users call them. */
 #include "call.h"
 
-#include "engine/operate.h"
 #include "operation/operation.h"
-#include "spaces.h"
 
 /* Another operation than the last one. */
 static __attribute__((noinline)) enum plait_status prepare(struct plait_comm *comm, const struct plait_args *a,

@@ -2,9 +2,7 @@
 /* The collectives with variable block sizes (v-forms). */
 #include "call.h"
 
-#include "engine/operate.h"
 #include "operation/operation.h"
-#include "spaces.h"
 
 #include <stdlib.h>
 

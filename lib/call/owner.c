@@ -3,7 +3,6 @@
 
 #include "base/interrupt.h"
 #include "call.h"
-#include "spaces.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Persistent requests: the same operation again and again. */
 #include "call.h"
-#include "engine/operate.h"
-#include "spaces.h"
 
 /* Must its holder wait first? Not once its stream has all of it. */
 static bool is_pending(const struct plait_request *r)

@@ -2,7 +2,6 @@
 /* plait_send() and plait_recv(): check the arguments and make a message of them. */
 #include "call.h"
 #include "p2p/message.h"
-#include "spaces.h"
 
 #include <string.h>
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "spaces.h"
+#include "call.h"
 
 #include "base/status.h"
-#include "engine/operate.h"
 #include "request/request.h"
 
 #define MOST_SPACES 4

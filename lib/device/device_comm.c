@@ -7,7 +7,6 @@
 #include "failure/failure.h"
 #include "failure/remote/remote.h"
 #include "memory/devices.h"
-#include "operation/slices.h"
 
 #include <stdio.h>
 #include <stdlib.h>

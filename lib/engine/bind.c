@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "bind.h"
+#include "operate.h"
 
 #include "base/log.h"
 #include "base/status.h"
@@ -7,7 +7,6 @@
 #include "failure/failure.h"
 #include "plan/plan_check.h"
 #include "prog.h"
-#include "prove.h"
 #include "select.h"
 
 #include <stdio.h>

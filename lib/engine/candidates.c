@@ -5,7 +5,6 @@
 #include "base/status.h"
 #include "plan/plan_check.h"
 #include "prog.h"
-#include "prove.h"
 #include "select.h"
 
 #include <inttypes.h>

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "bind.h"
 #include "failure/failure.h"
 #include "progress/wait.h"
 #include "slice.h"

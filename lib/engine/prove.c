@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "prove.h"
+#include "prog.h"
 
 #include "base/hash.h"
 #include "base/status.h"

@@ -22,7 +22,6 @@
 #include "operation/arguments.h"
 #include "plan/plan_check.h"
 #include "prog.h"
-#include "prove.h"
 
 #include <stdio.h>
 #include <string.h>

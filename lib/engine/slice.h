@@ -6,7 +6,7 @@
 #ifndef PLAIT_LIB_ENGINE_SLICE_H
 #define PLAIT_LIB_ENGINE_SLICE_H
 
-#include "operation/slices.h"
+#include "operation/operation.h"
 #include "prog.h"
 
 /* Remember that the peer may still read the staged message `number`. */

@@ -10,7 +10,6 @@
 
 #include "base/status.h"
 #include "plan/scratch.h"
-#include "prove.h"
 
 #include <stdlib.h>
 #include <string.h>

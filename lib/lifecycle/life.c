@@ -10,7 +10,7 @@
 #include "engine/prog.h"
 #include "failure/failure.h"
 #include "memory/devices.h"
-#include "operation/slices.h"
+#include "operation/operation.h"
 #include "progress/progress.h"
 
 #include <plait/topology.h>

@@ -2,10 +2,9 @@
 /* Calls on a living comm: finalize, revoke, suspend, resume, and queries. */
 #include "base/status.h"
 #include "call/call.h"
-#include "call/spaces.h"
 #include "comm/port.h"
 #include "life.h"
-#include "operation/slices.h"
+#include "operation/operation.h"
 #include "p2p/message.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "slices.h"
+#include "operation.h"
 
 #include "base/status.h"
 

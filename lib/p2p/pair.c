@@ -45,7 +45,7 @@ uint64_t plait_message_slices(const struct plait_comm *comm, const struct plait_
 
 /* ---- Staging buffers ------------------------------------------------------------------------------------- */
 
-/* Offset in a slot of PLAIT_MESSAGE_SLICE bytes: short slices take parts of it in turn, as in operation/slices.h. */
+/* Offset in a slot of PLAIT_MESSAGE_SLICE bytes: short slices take parts of it in turn, as in struct plait_slice. */
 static size_t part_of(uint32_t number, size_t bytes)
 {
     const size_t part = PLAIT_ROUND_UP(bytes), fit = PLAIT_MESSAGE_SLICE / part;

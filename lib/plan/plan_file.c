@@ -12,7 +12,6 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "plan_check.h"
-#include "plan_parse.h"
 
 #include <stdio.h>
 #include <string.h>

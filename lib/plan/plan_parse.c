@@ -4,7 +4,7 @@
  * line or behind its last word. The parser allocates memory in proportion to the length of the text, whatever numbers
  * it contains.
  */
-#include "plan_parse.h"
+#include "plan_file.h"
 
 #include "base/status.h"
 #include "check/check.h"

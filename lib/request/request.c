@@ -5,7 +5,6 @@
 #include "base/fork.h"
 #include "base/interrupt.h"
 #include "base/status.h"
-#include "engine/bind.h"
 #include "engine/operate.h"
 #include "failure/failure.h"
 #include "progress/progress.h"
