@@ -115,13 +115,6 @@ bool plait_object_failing(const struct plait_comm *comm)
     return plait_has_failed(comm);
 }
 
-enum plait_status plait_object_failed(const struct plait_comm *comm)
-{
-    const enum plait_status status = (enum plait_status)atomic_load(&comm->own->failed);
-
-    return status == PLAIT_OK ? PLAIT_OK : plait_fail(status, "%s", comm->own->failure);
-}
-
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
 
 /* Addresses travel as offsets in each rank's arena. */

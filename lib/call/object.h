@@ -92,8 +92,6 @@ enum plait_status plait_object_probe(struct plait_comm *comm);
 
 /* Has the comm failed? */
 bool plait_object_failing(const struct plait_comm *comm);
-/* Its status, with the text as plait_last_error(); PLAIT_OK: it has not. */
-enum plait_status plait_object_failed(const struct plait_comm *comm);
 
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
 

@@ -38,7 +38,7 @@ static enum plait_status blame(const struct plait_elastic *e, uint32_t server, e
     char text[400];
 
     if (plait_object_failing(end->comm)) /* perhaps an earlier error */
-        status = plait_object_failed(end->comm);
+        status = plait_comm_status(end->comm);
     snprintf(text, sizeof text, "%s", plait_last_error());
     return plait_fail(status, "%s: server %u (rank %u) does not answer: %s", e->name, server, e->nworker + server,
                       text);

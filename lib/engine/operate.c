@@ -16,17 +16,16 @@
 enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, const struct plait_args *a)
 {
     const bool combines = plait_geometry_of(a->coll, 1, 0, 0, 1).combines;
-    char why[512], count[24] = "";
+    char count[24] = "";
 
     if (comm->failed != PLAIT_OK || (status != PLAIT_ERR_NOMEM && status != PLAIT_ERR_SYSTEM))
         return status;
-    snprintf(why, sizeof why, "%s", plait_last_error());
     if (!a->vform)
         snprintf(count, sizeof count, "%zu ", a->count);
     comm->sequence++; /* blame this operation, not the last one */
     return plait_comm_fail(comm, status, "cannot begin %s%s #%llu (%s%s%s%s): %s", plait_coll_name(a->coll),
                            a->vform ? "v" : "", (unsigned long long)comm->sequence, count, plait_dtype_name(a->type),
-                           combines ? " " : "", combines ? plait_op_name(a->op) : "", why);
+                           combines ? " " : "", combines ? plait_op_name(a->op) : "", plait_last_error());
 }
 
 static bool replaces_input(const struct plait_job *job)

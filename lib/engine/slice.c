@@ -206,7 +206,7 @@ bool plait_vform_wrong(struct plait_run *run, const struct plait_slice *f, const
     uint32_t print;
     uint64_t whole;
 
-    if (plait_vform_by_pairs(run) && link->transport->peek(link, number, &print, &whole) &&
+    if (plait_by_pairs(run->o) && link->transport->peek(link, number, &print, &whole) &&
         whole != plait_vform_header(run, in)) {
         before = 0;
         sent = whole;

@@ -30,12 +30,6 @@ enum plait_status plait_slices_fit(struct plait_run *run);
  * eager path (eager.c).
  */
 
-/* Does each pair of ranks cut its block by itself? */
-static inline bool plait_vform_by_pairs(const struct plait_run *run)
-{
-    return run->o->vform && !plait_agrees_on_sizes(run->o);
-}
-
 /* Elements of a block that this rank sends or receives. */
 static inline size_t plait_vform_block(const struct plait_run *run, uint32_t blk)
 {
@@ -65,20 +59,20 @@ static inline bool plait_vform_small(const struct plait_run *run, uint32_t blk)
 static inline bool plait_vform_over(const struct plait_run *run, const struct plait_slice *f,
                                     const struct plait_instr *in)
 {
-    return plait_vform_by_pairs(run) &&
+    return plait_by_pairs(run->o) &&
            (plait_vform_small(run, in->blk) || (f->slice > 0 && plait_vform_block(run, in->blk) <= f->start));
 }
 
 /* The header word of the block's slices: the block's bytes. */
 static inline uint64_t plait_vform_header(const struct plait_run *run, const struct plait_instr *in)
 {
-    return plait_vform_by_pairs(run) ? plait_op_bytes(run->o, plait_vform_block(run, in->blk), false) : 0;
+    return plait_by_pairs(run->o) ? plait_op_bytes(run->o, plait_vform_block(run, in->blk), false) : 0;
 }
 
 /* Messages of the block that a step moves: its slices. */
 static inline uint32_t plait_vform_slices(const struct plait_run *run, const struct plait_instr *in)
 {
-    if (!plait_vform_by_pairs(run))
+    if (!plait_by_pairs(run->o))
         return (uint32_t)run->nslice;
     const size_t n = plait_vform_block(run, in->blk);
     if (plait_vform_small(run, in->blk))

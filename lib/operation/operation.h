@@ -233,12 +233,12 @@ static inline struct plait_job plait_job_of(const struct plait_op_plan *o, const
 }
 
 /*
- * Are block sizes variable and known to all ranks? Then all blocks have as many slices as the largest. If only the
- * sender and the receiver know a block's size, it has one message for each of its own slices.
+ * Do only the sender and the receiver know a block's size? Then it has one message for each of its own slices. If all
+ * ranks know all sizes, all blocks have as many slices as the largest.
  */
-static inline bool plait_agrees_on_sizes(const struct plait_op_plan *o)
+static inline bool plait_by_pairs(const struct plait_op_plan *o)
 {
-    return o->vform && plait_all_know_sizes(&o->geometry);
+    return o->vform && !plait_all_know_sizes(&o->geometry);
 }
 
 static inline uint64_t plait_job_slices(const struct plait_job *job)
@@ -251,7 +251,9 @@ static inline uint64_t plait_job_slices(const struct plait_job *job)
 /* Mixes the number of slices into the fingerprint, so that ranks that disagree on it detect the mismatch. */
 static inline uint32_t plait_job_salt(const struct plait_job *job)
 {
-    return PLAIT_GUARDS && plait_agrees_on_sizes(job->o) ? (uint32_t)(plait_job_slices(job) - 1) * 0x85ebca6bu : 0;
+    return PLAIT_GUARDS && job->o->vform && !plait_by_pairs(job->o)
+               ? (uint32_t)(plait_job_slices(job) - 1) * 0x85ebca6bu
+               : 0;
 }
 
 /* A part of an operation made as a whole: a team runs a plan of the same collective. IN and OUT do not overlap. */

@@ -217,11 +217,7 @@ static enum plait_status probe_descriptors(struct plait_comm *comm)
 
     for (uint32_t i = 0; i < comm->nprocess && status == PLAIT_OK; i++)
         status = plait_descriptor_check(comm->processes[i].fd);
-    if (status == PLAIT_OK)
-        return PLAIT_OK;
-    char text[256];
-    snprintf(text, sizeof text, "%s", plait_last_error());
-    return plait_comm_blame(comm, status, comm->rank, "%s", text);
+    return status == PLAIT_OK ? PLAIT_OK : plait_comm_blame(comm, status, comm->rank, "%s", plait_last_error());
 }
 
 static bool shows(const struct plait_comm *comm, uint32_t rank, enum plait_suspicion suspicion)
