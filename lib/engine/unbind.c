@@ -22,11 +22,12 @@ struct unbinder {
     struct plait_geometry geometry;
     enum form form;
     uint32_t wide, stage, partial; /* first TMP slot of each kind */
-    uint32_t *before0, *before;    /* instruction i waits for before[before0[i] .. before0[i + 1]) */
-    uint32_t *last;                /* [ninstr] the last step of each instruction */
-    uint32_t *landing;             /* [ninstr] the first TMP slot of each borrowed message */
-    bool *wide_out;                /* [slots of OUT] the slot holds a value in fp32 */
-    uint32_t *staged;              /* [nstage] the COPY that made the staged block, or NONE */
+    uint32_t *before0, *nbefore;   /* [ninstr] instruction i waits for nbefore[i] steps from before[before0[i]] on */
+    uint32_t *before;
+    uint32_t *last;    /* [ninstr] the last step of each instruction */
+    uint32_t *landing; /* [ninstr] the first TMP slot of each borrowed message */
+    bool *wide_out;    /* [slots of OUT] the slot holds a value in fp32 */
+    uint32_t *staged;  /* [nstage] the COPY that made the staged block, or NONE */
     struct plait_plan *out;
     uint32_t *deps;
     uint32_t *node;
@@ -69,8 +70,8 @@ static uint32_t add_step(struct unbinder *u, uint32_t i, struct plait_step step,
     struct plait_plan *p = u->out;
     uint32_t *deps = u->deps + p->ndep, n = 0;
 
-    for (uint32_t k = u->before0[i]; k < u->before0[i + 1]; k++)
-        deps[n++] = u->last[u->before[k]];
+    for (; n < u->nbefore[i]; n++)
+        deps[n] = u->before[u->before0[i] + n];
     if (after != PLAIT_NONE)
         deps[n++] = after;
     if (also != PLAIT_NONE)
@@ -208,23 +209,12 @@ static enum plait_status add_all(struct unbinder *u)
             add_copy(u, i, at_width(u, in->dst, in->wide), at_width(u, u->prog->sources[in->source].span, in->wide),
                      PLAIT_NONE);
         }
+        for (uint32_t k = 0; k < in->nsuccessor; k++) {
+            const uint32_t next = u->prog->successors[in->successor + k];
+            u->before[u->before0[next] + u->nbefore[next]++] = u->last[i];
+        }
     }
     return PLAIT_OK;
-}
-
-/* Reverse the successors into before[]. */
-static void turn_successors(struct unbinder *u)
-{
-    const struct plait_prog *p = u->prog;
-
-    for (uint32_t i = 0; i < p->ninstr; i++)
-        u->before0[i + 1] = u->before0[i] + p->instrs[i].ndep;
-    for (uint32_t i = 0; i < p->ninstr; i++)
-        for (uint32_t k = 0; k < p->instrs[i].nsuccessor; k++)
-            u->before[u->before0[p->successors[p->instrs[i].successor + k]]++] = i;
-    for (uint32_t i = p->ninstr; i > 0; i--) /* filling has moved each start to its end */
-        u->before0[i] = u->before0[i - 1];
-    u->before0[0] = 0;
 }
 
 /* *node: steps with the same number run at once. *out and *node are in `arrays`. */
@@ -232,9 +222,11 @@ static enum plait_status unbind(struct plait_scratch *arrays, const struct plait
                                 const struct plait_prog *prog, enum form form, struct plait_plan **out, uint32_t **node)
 {
     struct unbinder u = { .plan = plan, .prog = prog, .form = form, .geometry = plait_plan_geometry(plan) };
-    size_t nstep = 0, ndep = 0, nbefore = 0, npartial = 0;
+    size_t nstep = 0, ndep = 0, npartial = 0;
+    uint32_t nbefore = 0;
 
     u.landing = plait_scratch(arrays, prog->ninstr, sizeof *u.landing);
+    u.before0 = plait_scratch(arrays, prog->ninstr, sizeof *u.before0);
     u.wide = prog->ntmp;
     u.stage = 2 * prog->ntmp;
     for (uint32_t i = 0; i < prog->ninstr; i++) {
@@ -242,14 +234,16 @@ static enum plait_status unbind(struct plait_scratch *arrays, const struct plait
         const size_t n = in->nsource + 2;
         nstep += n;
         ndep += n * (in->ndep + 2);
-        nbefore += in->ndep;
         npartial += (size_t)in->nsource * in->nblk;
-        if (u.landing != NULL)
+        if (!arrays->failed) {
             u.landing[i] = u.stage;
+            u.before0[i] = nbefore;
+        }
+        nbefore += in->ndep;
         u.stage += in->borrowed ? in->nblk : 0;
     }
     u.partial = u.stage + prog->nstage;
-    u.before0 = plait_scratch(arrays, (size_t)prog->ninstr + 2, sizeof *u.before0);
+    u.nbefore = plait_scratch(arrays, prog->ninstr, sizeof *u.nbefore);
     u.before = plait_scratch(arrays, nbefore, sizeof *u.before);
     u.last = plait_scratch(arrays, prog->ninstr, sizeof *u.last);
     u.wide_out = plait_scratch(arrays, u.geometry.out.nslot, sizeof *u.wide_out);
@@ -263,7 +257,6 @@ static enum plait_status unbind(struct plait_scratch *arrays, const struct plait
     *u.out = *plan;
     u.out->nstep = u.out->ndep = 0;
     u.out->ntmp = u.partial + (uint32_t)npartial;
-    turn_successors(&u);
     const enum plait_status status = add_all(&u);
     memcpy(u.out->step + u.out->nstep, u.deps, u.out->ndep * sizeof *u.deps);
     u.out->bytes = (uint32_t)(sizeof *u.out + u.out->nstep * sizeof *u.out->step + u.out->ndep * sizeof *u.deps);

@@ -7,29 +7,21 @@
 
 enum plait_status plait_slices_create(uint32_t nrank, struct plait_slice **out)
 {
-    struct plait_slice *slices = calloc(PLAIT_NSLICE, sizeof *slices);
+    struct plait_slice *slices = calloc(PLAIT_NSLICE, sizeof *slices + nrank * sizeof *slices->unread);
 
-    for (uint32_t d = 0; slices != NULL && d < PLAIT_NSLICE; d++) {
-        slices[d].unread = calloc(nrank, sizeof *slices[d].unread);
-        if (slices[d].unread == NULL) {
-            plait_slices_destroy(slices);
-            slices = NULL;
-        }
-    }
     if (slices == NULL)
         return plait_fail_memory("out of memory for the comm's slices");
+    for (uint32_t d = 0; d < PLAIT_NSLICE; d++)
+        slices[d].unread = (struct plait_unread_range *)&slices[PLAIT_NSLICE] + d * nrank;
     *out = slices;
     return PLAIT_OK;
 }
 
 void plait_slices_destroy(struct plait_slice *slices)
 {
-    if (slices == NULL)
-        return;
-    for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
+    for (uint32_t d = 0; slices != NULL && d < PLAIT_NSLICE; d++) {
         plait_arena_free(slices[d].memory);
         free(slices[d].message);
-        free(slices[d].unread);
     }
     free(slices);
 }

@@ -164,29 +164,19 @@ static inline __attribute__((always_inline)) void FN(reduce)(void *dst, const vo
         memcpy(dst, src[0], count * sizeof(T));
 }
 
-/* Also for averages. */
-static void FN(reduce_sum)(void *dst, const void *const *src, uint32_t nsrc, size_t count, const struct plait_how *how)
-{
-    FN(reduce)(dst, src, nsrc, count, how->divisor, VN(sum));
-}
-
-static void FN(reduce_prod)(void *dst, const void *const *src, uint32_t nsrc, size_t count, const struct plait_how *how)
-{
-    (void)how;
-    FN(reduce)(dst, src, nsrc, count, 0, VN(prod));
-}
-
-static void FN(reduce_max)(void *dst, const void *const *src, uint32_t nsrc, size_t count, const struct plait_how *how)
-{
-    (void)how;
-    FN(reduce)(dst, src, nsrc, count, 0, VN(max));
-}
-
-static void FN(reduce_min)(void *dst, const void *const *src, uint32_t nsrc, size_t count, const struct plait_how *how)
-{
-    (void)how;
-    FN(reduce)(dst, src, nsrc, count, 0, VN(min));
-}
+/* The kernel of an operator: FN(reduce_sum) and so on. */
+#define REDUCE(op, divisor)                                                                     \
+    static void FN(reduce_##op)(void *dst, const void *const *src, uint32_t nsrc, size_t count, \
+                                const struct plait_how *how)                                    \
+    {                                                                                           \
+        (void)how;                                                                              \
+        FN(reduce)(dst, src, nsrc, count, divisor, VN(op));                                     \
+    }
+REDUCE(sum, how->divisor) /* also for averages */
+REDUCE(prod, 0)
+REDUCE(max, 0)
+REDUCE(min, 0)
+#undef REDUCE
 
 static void FN(scale)(void *dst, const void *src, size_t count, const void *scalar)
 {
