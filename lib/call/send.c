@@ -3,8 +3,6 @@
 #include "call.h"
 #include "p2p/message.h"
 
-#include <string.h>
-
 static enum plait_status check(const struct plait_comm *comm, const char *name, const void *data, size_t count,
                                enum plait_dtype type, uint32_t peer, const struct plait_call *call, size_t *bytes)
 {
@@ -39,19 +37,6 @@ static enum plait_status cannot(struct plait_comm *comm, enum plait_status statu
         status = plait_comm_fail(comm, status, "cannot begin a %s: %s", name, plait_last_error());
     pthread_mutex_unlock(&comm->lock);
     return plait_refuse(status);
-}
-
-/* Written in place: a copy of a struct that was just stored in parts would fail store-to-load forwarding. */
-static inline void write_message(struct plait_message *m, const void *data, size_t count, size_t bytes,
-                                 enum plait_dtype type, uint32_t peer, const struct plait_call *call)
-{
-    memset(m, 0, sizeof *m);
-    m->data = (char *)(uintptr_t)data;
-    m->count = count;
-    m->bytes = bytes;
-    m->type = type;
-    m->peer = peer;
-    m->deadline = call != NULL ? call->deadline : 0;
 }
 
 static enum plait_status transfer_inside(struct plait_comm *comm, const char *name, enum plait_request_kind kind,
@@ -91,9 +76,14 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
     }
     r->kind = kind;
     r->space = a.space;
-    write_message(&r->message, data, count, bytes, type, peer, call);
-    r->message.space = a.space;
-    r->message.target.queue = a.queue;
+    r->message = (struct plait_message){ .data = (char *)(uintptr_t)data,
+                                         .count = count,
+                                         .bytes = bytes,
+                                         .type = type,
+                                         .peer = peer,
+                                         .deadline = call != NULL ? call->deadline : 0,
+                                         .space = a.space,
+                                         .target.queue = a.queue };
     return alone ? plait_exchange_call(r) : plait_request_dispatch(r, call);
 }
 

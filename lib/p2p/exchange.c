@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Blocking messages, alone or in a group of nothing else, while nothing is pending in this process. Their caller gives
- * them their first turns, without the comm's lock, the list of active comms and the failure detector. Those that have
- * not ended after a spin become pending like any others.
+ * them their first turns, without the comm's lock and the list of active comms. Those that have not ended after a spin
+ * become pending like any others.
  */
 #include "message.h"
 
@@ -21,7 +21,7 @@ static void run(struct plait_comm *comm, struct plait_request *first)
     for (uint32_t turns = 0; turns < spins; turns++) {
         if (turns > 0)
             plait_pause();
-        if (plait_messages_move(comm))
+        if (plait_messages_turn(comm, false))
             turns = 0;
         for (r = first; r != NULL && plait_request_has_ended(r);)
             r = r->next_of_group;

@@ -358,17 +358,6 @@ static void drop_idle(struct plait_messages *all)
     }
 }
 
-bool plait_messages_move(struct plait_comm *comm)
-{
-    bool moved = false;
-    const enum plait_status status = turn_pairs(comm, &moved);
-
-    drop_idle(comm->messages);
-    if (status != PLAIT_OK)
-        plait_requests_fail(comm, plait_comm_fail_too(comm, status));
-    return moved || status != PLAIT_OK;
-}
-
 static enum plait_status wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool rarely)
 {
     const struct plait_request *first = pair->recvs.first != NULL ? pair->recvs.first : plait_message_first_out(pair);

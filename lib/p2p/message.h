@@ -66,10 +66,7 @@ enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer, 
 /* Put a message into its queue. plait_message_prepare() was called. */
 void plait_message_begin(struct plait_request *r);
 
-/* One turn of all queues, without the failure detector. Something moved? */
-bool plait_messages_move(struct plait_comm *comm);
-
-/* The same with it; see struct plait_drive. */
+/* One turn of all queues; see struct plait_drive. */
 bool plait_messages_turn(struct plait_comm *comm, bool rarely);
 uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most);
 
