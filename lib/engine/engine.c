@@ -23,12 +23,6 @@ static inline void complete(const struct plait_run *run, struct plait_slice *f, 
             f->ready[f->end_ready++] = s[k];
 }
 
-static inline uint32_t out_number(const struct plait_run *run, const struct plait_slice *f,
-                                  const struct plait_instr *in)
-{
-    return plait_step_link(run, in->peer)->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
-}
-
 /* Copy-in: the staged copy of a SEND's data, made once for all its readers. */
 static const char *stage(struct plait_run *run, struct plait_slice *f, const struct plait_instr *in, const char *data,
                          size_t bytes, bool streams)
@@ -58,7 +52,7 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
 {
     const struct plait_instr *in = &run->prog->instrs[i];
     struct plait_link *link = plait_step_link(run, in->peer);
-    const uint32_t number = out_number(run, f, in);
+    const uint32_t number = plait_step_number(run, f, in);
     const char *data = plait_step_address(run, f, run->prog->sources[in->source].span, in->wide);
     const size_t bytes = plait_step_bytes(run, f, in);
     const uint64_t header_word = plait_vform_header(run, in);
@@ -141,10 +135,9 @@ static bool poll_receives(struct plait_run *run, struct plait_slice *f)
         const size_t bytes = plait_step_bytes(run, f, in);
         size_t sent = bytes;
         char *to = in->borrowed ? NULL : plait_step_address(run, f, in->dst, in->wide);
-        const void *data =
-            link->transport->arrived(link, plait_step_number_in(run, f, in), run->fingerprint, to, &sent);
-        const bool wrong = PLAIT_GUARDS && data != NULL &&
-                           plait_vform_wrong(run, f, in, plait_step_number_in(run, f, in), sent, bytes);
+        const void *data = link->transport->arrived(link, plait_step_number(run, f, in), run->fingerprint, to, &sent);
+        const bool wrong =
+            PLAIT_GUARDS && data != NULL && plait_vform_wrong(run, f, in, plait_step_number(run, f, in), sent, bytes);
         if (data == NULL || wrong) {
             f->receiving[kept++] = i;
             continue;
@@ -169,7 +162,7 @@ static bool poll_sends(struct plait_run *run, struct plait_slice *f)
         const uint32_t i = f->sending[k];
         const struct plait_instr *in = &run->prog->instrs[i];
         const struct plait_link *link = plait_step_link(run, in->peer);
-        if (link->transport->sent(link, out_number(run, f, in)))
+        if (link->transport->sent(link, plait_step_number(run, f, in)))
             complete(run, f, i);
         else
             f->sending[kept++] = i;

@@ -138,17 +138,22 @@ static inline struct plait_link *plait_step_link(const struct plait_run *run, in
     return run->comm->peers[plait_step_rank(run, peer)].link[run->channel];
 }
 
-static inline uint32_t plait_step_number_in(const struct plait_run *run, const struct plait_slice *f,
-                                            const struct plait_instr *in)
+/* The number of a SEND's or RECV's message on its link. */
+static inline uint32_t plait_step_number(const struct plait_run *run, const struct plait_slice *f,
+                                         const struct plait_instr *in)
 {
-    return plait_step_link(run, in->peer)->next_in + (uint32_t)f->slice * run->prog->nrecv[in->peer] + in->message;
+    const struct plait_link *link = plait_step_link(run, in->peer);
+    const bool send = in->verb == PLAIT_STEP_SEND;
+    const uint32_t each = (send ? run->prog->nsend : run->prog->nrecv)[in->peer];
+
+    return (send ? link->next_out : link->next_in) + (uint32_t)f->slice * each + in->message;
 }
 
 static inline void plait_step_release(const struct plait_run *run, const struct plait_slice *f,
                                       const struct plait_instr *in)
 {
     struct plait_link *link = plait_step_link(run, in->peer);
-    link->transport->release(link, plait_step_number_in(run, f, in));
+    link->transport->release(link, plait_step_number(run, f, in));
 }
 
 /*

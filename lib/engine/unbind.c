@@ -88,9 +88,9 @@ static uint32_t add_step(struct unbinder *u, uint32_t i, struct plait_step step,
     return p->nstep++;
 }
 
-static uint32_t add_copy(struct unbinder *u, uint32_t i, struct plait_span to, struct plait_span from, uint32_t after)
+static uint32_t add_copy(struct unbinder *u, uint32_t i, struct plait_span to, struct plait_span from)
 {
-    return add_step(u, i, (struct plait_step){ .verb = PLAIT_STEP_COPY, .peer = -1, .dst = to, .a = from }, after,
+    return add_step(u, i, (struct plait_step){ .verb = PLAIT_STEP_COPY, .peer = -1, .dst = to, .a = from }, PLAIT_NONE,
                     PLAIT_NONE);
 }
 
@@ -102,7 +102,7 @@ static void add_send(struct unbinder *u, uint32_t i, uint8_t lane)
 
     if (u->form == STAGED) {
         if (u->staged[in->stage] == PLAIT_NONE)
-            u->staged[in->stage] = add_copy(u, i, plait_tmp(u->stage + in->stage), from, PLAIT_NONE);
+            u->staged[in->stage] = add_copy(u, i, plait_tmp(u->stage + in->stage), from);
         copy = u->staged[in->stage];
         from = plait_tmp(u->stage + in->stage);
     }
@@ -206,8 +206,7 @@ static enum plait_status add_all(struct unbinder *u)
         } else if (in->verb == PLAIT_STEP_RECV) {
             add_recv(u, i, lane);
         } else {
-            add_copy(u, i, at_width(u, in->dst, in->wide), at_width(u, u->prog->sources[in->source].span, in->wide),
-                     PLAIT_NONE);
+            add_copy(u, i, at_width(u, in->dst, in->wide), at_width(u, u->prog->sources[in->source].span, in->wide));
         }
         for (uint32_t k = 0; k < in->nsuccessor; k++) {
             const uint32_t next = u->prog->successors[in->successor + k];
