@@ -515,7 +515,8 @@ static void a_third_space_needs_no_change_elsewhere(void **state)
     struct ranks threads = { .nprocess = 1, .nthread = NRANK, .body = use_space };
 
     (void)state;
-    plait_space_add(&coded);
+    plait_spaces[1] = &coded;
+    atomic_store(&plait_other_spaces, true);
     assert_int_equal(ranks_run(&processes), 0);
     assert_int_equal(ranks_run(&threads), 0);
     foreign = true; /* staged, and never read by the kernel's single copy, which host memory would be */

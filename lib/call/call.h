@@ -93,11 +93,9 @@ extern const struct plait_drive plait_drive;
 
 /* ---- Memory spaces beside the host's, and which of them holds a call's buffers (spaces.c; operation/space.h) ----- */
 
-/* The spaces beside the host's, NULL-ended. */
-extern const struct plait_space *plait_spaces[];
-
-/* Add a space. Its find() is called for each later call, after those added before. Not thread-safe; tests only. */
-void plait_space_add(const struct plait_space *space);
+/* The spaces beside the host's, NULL-ended. Only tests add some, and set plait_other_spaces. */
+#define PLAIT_MOST_SPACES 4
+extern const struct plait_space *plait_spaces[PLAIT_MOST_SPACES + 1];
 
 /* May the buffers of a call lie elsewhere than in the host's memory? */
 static inline bool plait_has_spaces(void)

@@ -4,20 +4,7 @@
 #include "base/status.h"
 #include "request/request.h"
 
-#define MOST_SPACES 4
-
-const struct plait_space *plait_spaces[MOST_SPACES + 1] = { &plait_gpu_space };
-
-void plait_space_add(const struct plait_space *space)
-{
-    unsigned n = 0;
-
-    while (plait_spaces[n] != NULL)
-        n++;
-    PLAIT_KNOWN(n < MOST_SPACES);
-    plait_spaces[n] = space;
-    atomic_store_explicit(&plait_other_spaces, true, memory_order_release);
-}
+const struct plait_space *plait_spaces[PLAIT_MOST_SPACES + 1] = { &plait_gpu_space };
 
 enum plait_status plait_space_find(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes,
                                    size_t size, const struct plait_call *call, struct plait_args *a)
