@@ -95,18 +95,17 @@ static void start(struct plait_run *run, struct plait_slice *f, uint32_t i)
 {
     const struct plait_instr *in = &run->prog->instrs[i];
 
+    if (in->peer >= 0 && plait_vform_over(run, f, in)) {
+        complete(run, f, i);
+        return;
+    }
     switch ((enum plait_verb)in->verb) {
     case PLAIT_STEP_SEND:
-        if (plait_vform_over(run, f, in))
-            complete(run, f, i);
-        else if (!start_send(run, f, i))
+        if (!start_send(run, f, i))
             f->blocked[f->nblocked++] = i;
         break;
     case PLAIT_STEP_RECV:
-        if (plait_vform_over(run, f, in))
-            complete(run, f, i);
-        else
-            f->receiving[f->nreceiving++] = i;
+        f->receiving[f->nreceiving++] = i;
         break;
     case PLAIT_STEP_COPY:
         copy(run, in, plait_step_address(run, f, in->dst, in->wide),

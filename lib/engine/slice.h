@@ -40,14 +40,6 @@ static inline size_t plait_vform_block(const struct plait_run *run, uint32_t blk
     return slot != UINT32_MAX ? v->in[slot] : v->out[plait_side_slot(&g->out, blk)];
 }
 
-/* Elements of this slice of the block. */
-static inline size_t plait_vform_elements(const struct plait_run *run, const struct plait_slice *f, uint32_t blk)
-{
-    const size_t all = plait_vform_block(run, blk), left = all > f->start ? all - f->start : 0;
-
-    return left < f->n ? left : f->n;
-}
-
 /* Does the block take the eager path? */
 static inline bool plait_vform_small(const struct plait_run *run, uint32_t blk)
 {
@@ -98,8 +90,10 @@ static inline size_t plait_step_slot(const struct plait_slice *f, uint32_t slot)
 static inline size_t plait_step_elements(const struct plait_run *run, const struct plait_slice *f,
                                          const struct plait_instr *in)
 {
-    if (run->o->vform)
-        return plait_vform_elements(run, f, in->blk);
+    if (run->o->vform) {
+        const size_t all = plait_vform_block(run, in->blk), left = all > f->start ? all - f->start : 0;
+        return left < f->n ? left : f->n;
+    }
     return f->n > 0 ? in->nblk * f->n : plait_step_slot(f, in->blk + in->nblk) - plait_step_slot(f, in->blk);
 }
 

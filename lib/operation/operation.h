@@ -144,17 +144,14 @@ static inline uint32_t plait_message_fingerprint(const struct plait_op_plan *o, 
 
 /* ---- Is it the same call again? ---------------------------------------------------------------------------- */
 
-static inline bool plait_same_user(const struct plait_op_plan *o, const struct plait_user_op *user)
-{
-    return user == NULL || (o->last.combine == user->combine && o->last.context == user->context &&
-                            o->what.ordered == !user->commutative);
-}
-
 static inline bool plait_same_wishes(const struct plait_op_plan *o, const struct plait_call *call)
 {
+    const struct plait_user_op *user = call->user;
+
     return o->call.slice == call->slice && o->call.round == call->round && o->call.reproducible == call->reproducible &&
            o->call.mark == call->mark && strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0 &&
-           plait_same_user(o, call->user);
+           (user == NULL || (o->last.combine == user->combine && o->last.context == user->context &&
+                             o->what.ordered == !user->commutative));
 }
 
 /* Does `o` match this operation, apart from the count and from in place or not? `call` NULL: without options. */

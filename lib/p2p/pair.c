@@ -6,29 +6,21 @@
 
 #include <stdlib.h>
 
-static struct plait_pair *create_pair(struct plait_comm *comm, uint32_t peer)
-{
-    struct plait_pair *pair = calloc(1, sizeof *pair);
-
-    if (pair == NULL)
-        return NULL;
-    pair->comm = comm;
-    pair->peer = peer;
-    plait_message_wait_init(pair);
-    return pair;
-}
-
 enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer, const struct plait_space *space)
 {
     if (comm->messages == NULL) {
         comm->stats.allocations++;
         comm->messages = calloc(1, sizeof *comm->messages + comm->nrank * sizeof *comm->messages->pairs);
     }
-    if (comm->messages != NULL && comm->messages->pairs[peer] == NULL) {
+    struct plait_pair *pair = comm->messages != NULL ? comm->messages->pairs[peer] : NULL;
+    if (comm->messages != NULL && pair == NULL && (pair = calloc(1, sizeof *pair)) != NULL) {
         comm->stats.allocations++;
-        comm->messages->pairs[peer] = create_pair(comm, peer);
+        pair->comm = comm;
+        pair->peer = peer;
+        plait_message_wait_init(pair);
+        comm->messages->pairs[peer] = pair;
     }
-    if (comm->messages == NULL || comm->messages->pairs[peer] == NULL)
+    if (pair == NULL)
         return plait_fail_memory("out of memory for messages");
     if (peer != comm->rank && (plait_connect(comm, peer, PLAIT_CHANNEL_MESSAGES) == NULL ||
                                plait_connect(comm, peer, space->messages) == NULL))
