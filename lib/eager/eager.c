@@ -105,9 +105,7 @@ static inline __attribute__((always_inline)) bool try_publish(struct plait_run *
         return false;
     run->single_copy = t->single_copy && plait_eager_may_single_copy(comm, run->o, run->in, run->out);
     publish(run, plait_eager_slot(t, comm->sequence));
-    if (run->o->vform) { /* statistics, while the data of the others is on its way */
-        plait_eager_count_parts(run);
-    } else {
+    if (!run->o->vform) {
         comm->stats.messages += t->to.n;
         comm->stats.bytes_sent += t->to.n * run->o->bytes;
     }

@@ -133,22 +133,12 @@ void plait_eager_put_parts(const struct plait_run *run, size_t slot)
     for (uint32_t i = 0, r = t->to.first; i < (t->parts ? t->to.n : 1); i++, r = plait_eager_next(comm, r)) {
         const char *at;
         const uint64_t bytes = plait_eager_part_in(run, r, &at);
+        const uint32_t nreader = bytes > t->room ? 0 : t->parts ? 1 : t->to.n; /* of data in the slot */
+        comm->stats.messages += nreader;
+        comm->stats.bytes_sent += nreader * bytes;
         if (bytes > 0 && bytes <= t->room)
             plait_copy(comm->kernels, to + i * t->part + t->head, at, bytes);
         memcpy(plait_eager_head_at(comm->own, t, slot, i), &bytes, sizeof bytes);
-    }
-}
-
-void plait_eager_count_parts(const struct plait_run *run)
-{
-    const struct plait_ranks *to = &run->o->eager.to;
-    struct plait_comm *comm = run->comm;
-    const char *at;
-
-    for (uint32_t i = 0, r = to->first; i < to->n; i++, r = plait_eager_next(comm, r)) {
-        const size_t bytes = plait_eager_part_in(run, r, &at);
-        comm->stats.messages += bytes <= run->o->eager.room;
-        comm->stats.bytes_sent += bytes <= run->o->eager.room ? bytes : 0;
     }
 }
 

@@ -73,9 +73,8 @@ static inline void plait_eager_copy(struct plait_comm *comm, void *to, const voi
     comm->stats.bytes_copied += bytes;
 }
 
-/* Copies the blocks of variable size, and their sizes, into the parts of a slot; counts them for the statistics. */
+/* Copies the blocks of variable size, and their sizes, into the parts of a slot. */
 void plait_eager_put_parts(const struct plait_run *run, size_t slot);
-void plait_eager_count_parts(const struct plait_run *run);
 
 /*
  * Compares the size of a block that the sender wrote with the size that this rank expects. Copies the block unless it

@@ -64,15 +64,10 @@ static enum plait_status prove(struct plait_plan *const *plans, const char *spec
 static enum plait_status find_kinds(struct plait_plan **plans, const char *spec, const struct plait_shape *shape,
                                     uint32_t rank, unsigned char *kinds)
 {
-    unsigned char **of_rank = calloc(shape->nrank, sizeof *of_rank);
     struct plait_step_of uneven;
-
-    if (of_rank == NULL)
-        return plait_fail_memory("out of memory to bind a plan");
-    of_rank[rank] = kinds;
     enum plait_status status =
-        plait_check_values(spec, shape, (const struct plait_plan *const *)plans, of_rank, &uneven);
-    free(of_rank);
+        plait_check_values(spec, shape, (const struct plait_plan *const *)plans, rank, kinds, &uneven);
+
     if (status == PLAIT_OK && uneven.rank != PLAIT_NONE)
         status = plait_fail(PLAIT_ERR_UNSUPPORTED,
                             "algorithm '%s' mixes partial sums with other values in one step (rank %u step %u), so it "

@@ -139,15 +139,15 @@ struct plait_step_of { /* step `step` of rank `rank`; PLAIT_NONE: there is none 
 };
 
 /*
- * The kinds of values (PLAIT_VALUE_...) that each step of a comm moves or computes, from the contributor sets.
+ * The kinds of values (PLAIT_VALUE_...) that each step of a rank moves or computes, from the contributor sets.
  *
- * kinds   [nrank][plans[r]->nstep] the union over the blocks of a step; kinds[r] NULL: not wanted for this rank
+ * kinds   [plans[rank]->nstep] the union over the blocks of a step
  * uneven  a step of any rank that mixes partial sums with other values in one span
  * Errors: PLAIT_ERR_PLAN (the plans are wrong; plait_last_error() says where), PLAIT_ERR_NOMEM. Cost: as
  *         plait_plan_check, without figures.
  */
 enum plait_status plait_check_values(const char *name, const struct plait_shape *shape,
-                                     const struct plait_plan *const *plans, unsigned char *const *kinds,
+                                     const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds,
                                      struct plait_step_of *uneven);
 
 #endif

@@ -121,16 +121,15 @@ enum plait_status plait_plan_check(const char *name, const struct plait_shape *s
 }
 
 enum plait_status plait_check_values(const char *name, const struct plait_shape *shape,
-                                     const struct plait_plan *const *plans, unsigned char *const *kinds,
+                                     const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds,
                                      struct plait_step_of *uneven)
 {
     struct plait_report report = { .failed = PLAIT_CHECK_SHAPE };
     struct plait_checker c = checker_of(name, shape, plans, &report);
 
     c.kinds = kinds;
-    for (uint32_t r = 0; r < shape->nrank; r++)
-        if (kinds[r] != NULL)
-            memset(kinds[r], 0, plans[r]->nstep);
+    c.kinds_of = rank;
+    memset(kinds, 0, plans[rank]->nstep);
     const enum plait_status status = prove(&c, true, NULL);
     *uneven = (struct plait_step_of){ PLAIT_NONE, PLAIT_NONE };
     if (status == PLAIT_OK && c.uneven != PLAIT_NONE)

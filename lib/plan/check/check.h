@@ -35,7 +35,8 @@ struct plait_checker {
     enum plait_coll coll;
     struct plait_report *report; /* never NULL */
     struct plait_graph graph;
-    unsigned char *const *kinds; /* [nrank][nstep] kinds of values; NULL: not wanted */
+    unsigned char *kinds; /* [nstep] kinds of values of rank kinds_of; NULL: not wanted */
+    uint32_t kinds_of;
     uint32_t uneven; /* number of a step that mixes partial sums with other values in a span, or PLAIT_NONE */
 };
 

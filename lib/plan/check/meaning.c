@@ -126,9 +126,8 @@ static void note_kinds(const struct meaning *m, uint32_t n, unsigned kinds)
 static void note_result(const struct meaning *m, uint32_t n, unsigned kinds)
 {
     note_kinds(m, n, kinds);
-    unsigned char *of_rank = m->c->kinds != NULL ? m->c->kinds[m->c->graph.rank[n]] : NULL;
-    if (of_rank != NULL)
-        of_rank[plait_graph_index(&m->c->graph, n)] = (unsigned char)kinds;
+    if (m->c->kinds != NULL && m->c->kinds_of == m->c->graph.rank[n])
+        m->c->kinds[plait_graph_index(&m->c->graph, n)] = (unsigned char)kinds;
 }
 
 static enum plait_status check_reads(struct meaning *m, uint32_t n, struct plait_span span)
