@@ -8,7 +8,6 @@
 #include "plan/scratch.h"
 #include "select.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define SAMPLE 8 /* ranks whose plans are hashed above PLAIT_MOST_PROVED ranks */
@@ -55,26 +54,7 @@ static enum plait_status prove(struct plait_plan *const *plans, const char *spec
     return status;
 }
 
-/* ---- Values, and the hash ------------------------------------------------------------------------------------ */
-
-/*
- * Partial sums may be wider than other values, and only results are divided, so one span must not hold both. Every rank
- * checks the steps of all ranks, so all ranks refuse the algorithm or none does.
- */
-static enum plait_status find_kinds(struct plait_plan **plans, const char *spec, const struct plait_shape *shape,
-                                    uint32_t rank, unsigned char *kinds)
-{
-    struct plait_step_of uneven;
-    enum plait_status status =
-        plait_check_values(spec, shape, (const struct plait_plan *const *)plans, rank, kinds, &uneven);
-
-    if (status == PLAIT_OK && uneven.rank != PLAIT_NONE)
-        status = plait_fail(PLAIT_ERR_UNSUPPORTED,
-                            "algorithm '%s' mixes partial sums with other values in one step (rank %u step %u), so it "
-                            "can neither round once nor average; use PLAIT_ROUND_HOP and another operator",
-                            spec, uneven.rank, uneven.step);
-    return status;
-}
+/* ---- The hash ------------------------------------------------------------------------------------ */
 
 /* plans: of all ranks. NULL: too many ranks; SAMPLE plans of ranks at equal distances are emitted and hashed. */
 static enum plait_status hash_plans(const struct plait_alg *alg, const struct plait_shape *shape,
@@ -162,8 +142,12 @@ enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, con
         plans = NULL;
         status = plait_plans_emit(alg, shape, &plans);
     }
+    /*
+     * Partial sums may be wider than other values, and only results are divided, so one span must not hold both. Every
+     * rank checks the steps of all ranks, so all ranks refuse the algorithm or none does.
+     */
     if (status == PLAIT_OK && kinds != NULL)
-        status = find_kinds(plans, spec, shape, own->rank, kinds);
+        status = plait_check_values(spec, shape, (const struct plait_plan *const *)plans, own->rank, kinds);
     plait_plans_destroy(plans, shape->nrank);
     return status;
 }

@@ -134,20 +134,15 @@ enum plait_status plait_check_deadlock(const char *name, const struct plait_plan
 /* Kinds of values: the contribution of one rank, of several, of all. */
 enum { PLAIT_VALUE_SINGLE = 1, PLAIT_VALUE_PARTIAL = 2, PLAIT_VALUE_FINAL = 4 };
 
-struct plait_step_of { /* step `step` of rank `rank`; PLAIT_NONE: there is none */
-    uint32_t rank, step;
-};
-
 /*
  * The kinds of values (PLAIT_VALUE_...) that each step of a rank moves or computes, from the contributor sets.
  *
  * kinds   [plans[rank]->nstep] the union over the blocks of a step
- * uneven  a step of any rank that mixes partial sums with other values in one span
- * Errors: PLAIT_ERR_PLAN (the plans are wrong; plait_last_error() says where), PLAIT_ERR_NOMEM. Cost: as
- *         plait_plan_check, without figures.
+ * Errors: PLAIT_ERR_PLAN (the plans are wrong; plait_last_error() says where), PLAIT_ERR_UNSUPPORTED (a step of any
+ *         rank has partial sums beside other values in one span), PLAIT_ERR_NOMEM. Cost: as plait_plan_check, without
+ *         figures.
  */
 enum plait_status plait_check_values(const char *name, const struct plait_shape *shape,
-                                     const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds,
-                                     struct plait_step_of *uneven);
+                                     const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds);
 
 #endif

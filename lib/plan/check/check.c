@@ -121,8 +121,7 @@ enum plait_status plait_plan_check(const char *name, const struct plait_shape *s
 }
 
 enum plait_status plait_check_values(const char *name, const struct plait_shape *shape,
-                                     const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds,
-                                     struct plait_step_of *uneven)
+                                     const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds)
 {
     struct plait_report report = { .failed = PLAIT_CHECK_SHAPE };
     struct plait_checker c = checker_of(name, shape, plans, &report);
@@ -130,10 +129,12 @@ enum plait_status plait_check_values(const char *name, const struct plait_shape 
     c.kinds = kinds;
     c.kinds_of = rank;
     memset(kinds, 0, plans[rank]->nstep);
-    const enum plait_status status = prove(&c, true, NULL);
-    *uneven = (struct plait_step_of){ PLAIT_NONE, PLAIT_NONE };
+    enum plait_status status = prove(&c, true, NULL);
     if (status == PLAIT_OK && c.uneven != PLAIT_NONE)
-        *uneven = (struct plait_step_of){ c.graph.rank[c.uneven], plait_graph_index(&c.graph, c.uneven) };
+        status = plait_fail(PLAIT_ERR_UNSUPPORTED,
+                            "algorithm '%s' mixes partial sums with other values in one step (rank %u step %u), so it "
+                            "can neither round once nor average; use PLAIT_ROUND_HOP and another operator",
+                            name, c.graph.rank[c.uneven], plait_graph_index(&c.graph, c.uneven));
     plait_scratch_free(&c.graph.arrays);
     return status;
 }
