@@ -204,11 +204,9 @@ static enum plait_status make_op_plan(struct plait_comm *comm, const struct plai
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->bytes);
     if (o->selection.eager)
         o->eager = plait_eager_plan(o, o->bytes, comm->nrank, comm->rank, !comm->oversubscribed);
-    if (!o->selection.eager && o->selection.split > 0)
+    else if (o->selection.split > 0)
         o->eager = plait_eager_plan(o, o->selection.split, comm->nrank, comm->rank, false);
-    if (o->tally == NULL)
-        o->tally = find_tally(comm, o);
-    if (o->tally == NULL)
+    if (o->tally == NULL && (o->tally = find_tally(comm, o)) == NULL)
         return plait_fail_memory("out of memory for an operation");
     describe_how(o, comm->nrank);
     o->reduce = o->geometry.combines ? plait_reduce_find(comm->kernels, o->type, o->op) : NULL;

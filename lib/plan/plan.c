@@ -34,6 +34,7 @@ struct plait_builder {
     const struct plait_alg *alg;
     const struct plait_shape *shape;
     struct plait_geometry geometry;
+    const struct plait_plan *as; /* instead of the moves, or NULL */
     uint32_t rank, nblk, ntmp, lane, nlane;
     enum plait_status status;
 
@@ -275,27 +276,30 @@ void plait_lane(struct plait_builder *b, uint32_t lane)
 void plait_emit_as(struct plait_builder *b, const struct plait_plan *plan)
 {
     plait_blocks(b, plan->nblk, plan->ntmp);
-    if (b->status != PLAIT_OK || !reserve(b, (void **)&b->steps, plan->nstep, &b->cstep, sizeof *b->steps) ||
-        !reserve(b, (void **)&b->deps, plan->ndep, &b->cdep, sizeof *b->deps))
-        return;
-    if (plan->nstep > 0)
-        memcpy(b->steps, plan->step, plan->nstep * sizeof *b->steps);
-    if (plan->ndep > 0)
-        memcpy(b->deps, plait_plan_deps(plan), plan->ndep * sizeof *b->deps);
-    b->nstep = plan->nstep;
-    b->ndep = plan->ndep;
-    b->nlane = plan->nlane;
+    b->as = plan;
+}
+
+enum plait_status plait_plan_assemble(const struct plait_plan *head, const struct plait_step *steps,
+                                      const uint32_t *deps, struct plait_plan **out)
+{
+    const uint64_t bytes = sizeof *head + (uint64_t)head->nstep * sizeof *steps + (uint64_t)head->ndep * sizeof *deps;
+    struct plait_plan *plan = bytes <= UINT32_MAX ? malloc(bytes) : NULL;
+
+    if (plan == NULL)
+        return plait_fail_memory("no memory for a plan of %u steps", head->nstep);
+    *plan = *head;
+    plan->bytes = (uint32_t)bytes;
+    if (head->nstep > 0)
+        memcpy(plan->step, steps, head->nstep * sizeof *steps);
+    if (head->ndep > 0)
+        memcpy(plan->step + head->nstep, deps, head->ndep * sizeof *deps);
+    *out = plan;
+    return PLAIT_OK;
 }
 
 static enum plait_status finish(const struct plait_builder *b, struct plait_plan **out)
 {
-    const size_t bytes =
-        sizeof(struct plait_plan) + (size_t)b->nstep * sizeof(struct plait_step) + (size_t)b->ndep * sizeof(uint32_t);
-    struct plait_plan *plan = bytes <= UINT32_MAX ? malloc(bytes) : NULL;
-
-    if (plan == NULL)
-        return plait_fail_memory("%s: no memory for a plan of %zu bytes", b->alg->name, bytes);
-    *plan = (struct plait_plan){
+    const struct plait_plan head = {
         .nrank = b->shape->nrank,
         .rank = b->rank,
         .nblk = b->nblk,
@@ -303,18 +307,14 @@ static enum plait_status finish(const struct plait_builder *b, struct plait_plan
         .nstep = b->nstep,
         .ndep = b->ndep,
         .root = b->geometry.rooted ? b->shape->root : 0,
-        .bytes = (uint32_t)bytes,
         .coll = (uint8_t)b->shape->coll,
         .inplace = b->shape->inplace,
         .nlane = (uint8_t)b->nlane,
         .version = PLAIT_PLAN_VERSION,
     };
-    if (b->nstep > 0)
-        memcpy(plan->step, b->steps, b->nstep * sizeof *b->steps);
-    if (b->ndep > 0)
-        memcpy(plan->step + b->nstep, b->deps, b->ndep * sizeof *b->deps);
-    *out = plan;
-    return PLAIT_OK;
+
+    return b->as != NULL ? plait_plan_assemble(b->as, b->as->step, plait_plan_deps(b->as), out)
+                         : plait_plan_assemble(&head, b->steps, b->deps, out);
 }
 
 enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plait_shape *shape, uint32_t rank,

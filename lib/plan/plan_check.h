@@ -90,6 +90,10 @@ static inline uint32_t plait_find_node(uint32_t *node, uint32_t n)
 /* Sort dependencies and drop duplicates. Returns how many are left. */
 uint32_t plait_tidy_deps(uint32_t *deps, uint32_t n);
 
+/* A plan with this head, whose `bytes` are not read, and its steps and dependencies. Errors: PLAIT_ERR_NOMEM. */
+enum plait_status plait_plan_assemble(const struct plait_plan *head, const struct plait_step *steps,
+                                      const uint32_t *deps, struct plait_plan **out);
+
 /* Emit this plan, with its dependencies, instead of moves. It must be of the shape and rank that are being emitted. */
 void plait_emit_as(struct plait_builder *b, const struct plait_plan *plan);
 

@@ -263,24 +263,6 @@ static void parse_step(struct parser *p)
         p->steps[h->nstep++] = s;
 }
 
-static enum plait_status assemble(const struct parser *p, struct plait_plan **out)
-{
-    const struct plait_plan *h = &p->head;
-    const uint64_t bytes = sizeof *h + (uint64_t)h->nstep * sizeof *p->steps + (uint64_t)h->ndep * sizeof *p->deps;
-    struct plait_plan *plan = bytes <= UINT32_MAX ? malloc(bytes) : NULL;
-
-    if (plan == NULL)
-        return plait_fail_memory("no memory for a plan of %u steps", h->nstep);
-    *plan = *h;
-    plan->bytes = (uint32_t)bytes;
-    if (h->nstep > 0)
-        memcpy(plan->step, p->steps, h->nstep * sizeof *p->steps);
-    if (h->ndep > 0)
-        memcpy(plan->step + h->nstep, p->deps, h->ndep * sizeof *p->deps);
-    *out = plan;
-    return PLAIT_OK;
-}
-
 /* Is the next line a step? Else the text ends, or another plan begins. */
 static bool is_step(struct parser *p)
 {
@@ -305,7 +287,7 @@ enum plait_status plait_text_read_plan(struct plait_text *text, struct plait_pla
     while (is_step(&p))
         parse_step(&p);
     if (p.status == PLAIT_OK)
-        p.status = assemble(&p, out);
+        p.status = plait_plan_assemble(&p.head, p.steps, p.deps, out);
     free(p.steps);
     free(p.deps);
     return p.status;
