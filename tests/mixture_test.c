@@ -10,14 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A plan's messages: the number of each among those of its peer and direction. */
+/* A plan's messages: the number of each among those of its peer, direction and lane. */
 static uint32_t *number_messages(const struct plait_plan *plan)
 {
-    uint32_t *count = must_have(calloc(2 * (size_t)plan->nrank, sizeof *count));
     uint32_t *number = must_have(calloc(plan->nstep + 1, sizeof *number));
 
-    plait_number_messages(plan, count, count + plan->nrank, number);
-    free(count);
+    for (uint32_t i = 0; i < plan->nstep; i++)
+        for (uint32_t j = 0; j < i; j++)
+            number[i] += plan->step[i].peer == plan->step[j].peer && plan->step[i].verb == plan->step[j].verb &&
+                         plan->step[i].lane == plan->step[j].lane;
     return number;
 }
 

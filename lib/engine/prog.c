@@ -166,6 +166,19 @@ static void make_instrs(struct binder *b, uint32_t *version)
     }
 }
 
+/* Per peer and direction, the messages of a lane are numbered after those of the lane before. */
+static void number_messages(struct binder *b)
+{
+    struct plait_prog *p = b->prog;
+
+    for (unsigned lane = 0; lane < b->plan->nlane; lane++)
+        for (uint32_t i = 0; i < b->plan->nstep; i++) {
+            const struct plait_step *s = &b->plan->step[i];
+            if (s->lane == lane && s->peer >= 0)
+                p->instrs[b->instr[i]].message = (s->verb == PLAIT_STEP_SEND ? p->nsend : p->nrecv)[s->peer]++;
+        }
+}
+
 /* Is `dst` in OUT, and is the value that step `at` wrote there the last one? */
 static bool stays(const struct binder *b, struct plait_span dst, uint32_t nblk, uint32_t at)
 {
@@ -278,7 +291,6 @@ static enum plait_status bind_plan(const struct plait_plan *plan, const uint32_t
     const size_t n = plan->nstep + 1;
     struct plait_scratch arrays = { 0 };
     uint32_t *version = plait_scratch(&arrays, n, sizeof *version);
-    uint32_t *number = plait_scratch(&arrays, n, sizeof *number);
     enum plait_status status;
 
     b.instr = plait_scratch(&arrays, n, sizeof *b.instr);
@@ -294,10 +306,7 @@ static enum plait_status bind_plan(const struct plait_plan *plan, const uint32_t
     p->nrecv = calloc(plan->nrank, sizeof *p->nrecv);
     if (!arrays.failed && p->instrs && p->sources && p->ndeps && p->nsend && p->nrecv) {
         make_instrs(&b, version);
-        plait_number_messages(plan, p->nsend, p->nrecv, number);
-        for (uint32_t i = 0; i < plan->nstep; i++)
-            if (plan->step[i].peer >= 0)
-                p->instrs[b.instr[i]].message = number[i];
+        number_messages(&b);
         mark_final(&b);
         status = reverse_deps(&b);
     } else {

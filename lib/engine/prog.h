@@ -131,14 +131,6 @@ enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, con
                               const struct plait_plan *own, bool hop, unsigned char *kinds, struct plait_proof *out);
 
 /*
- * Number a plan's messages, from 0 per peer and direction.
- *
- * nsend, nrecv  [nrank] zeroed by the caller; receive the counts
- * number        [nstep] written for each SEND and RECV
- */
-void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint32_t *nrecv, uint32_t *number);
-
-/*
  * Do these plans run to the end if every send waits for its receive, at most PLAIT_WINDOW messages are in flight from
  * one rank to another, and steps of a rank with the same number in nodes[rank] run at once?
  */

@@ -14,17 +14,6 @@
 
 /* ---- Do all plans run to the end together? ------------------------------------------------------------------ */
 
-/* Per peer and direction, the messages of a lane are numbered after those of the lane before. */
-void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint32_t *nrecv, uint32_t *number)
-{
-    for (unsigned lane = 0; lane < plan->nlane; lane++)
-        for (uint32_t i = 0; i < plan->nstep; i++) {
-            const struct plait_step *s = &plan->step[i];
-            if (s->lane == lane && s->peer >= 0)
-                number[i] = (s->verb == PLAIT_STEP_SEND ? nsend : nrecv)[s->peer]++;
-        }
-}
-
 enum plait_status plait_prove_waits(struct plait_plan *const *plans, uint32_t *const *nodes, const char *spec,
                                     uint32_t nrank, bool *out)
 {

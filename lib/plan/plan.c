@@ -273,10 +273,19 @@ void plait_lane(struct plait_builder *b, uint32_t lane)
         b->nlane = lane + 1;
 }
 
-void plait_emit_as(struct plait_builder *b, const struct plait_plan *plan)
+void plait_emit_plan(struct plait_builder *b, const struct plait_plan *plan)
 {
     plait_blocks(b, plan->nblk, plan->ntmp);
-    b->as = plan;
+    if (plan->inplace == b->shape->inplace) {
+        b->as = plan;
+        return;
+    }
+    for (uint32_t i = 0; i < plan->nstep; i++) {
+        const struct plait_step *s = &plan->step[i];
+        plait_lane(b, s->lane);
+        if (s->verb != PLAIT_STEP_COPY || !same_place(b, s->dst, s->a, s->nblk))
+            add(b, *s);
+    }
 }
 
 enum plait_status plait_plan_assemble(const struct plait_plan *head, const struct plait_step *steps,

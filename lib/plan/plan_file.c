@@ -47,38 +47,12 @@ static struct plait_claim claim(const struct plait_alg *self, const struct plait
     return p != NULL ? p->claim[shape->inplace] : (struct plait_claim){ .nblk = 1 };
 }
 
-static void emit_step(struct plait_builder *b, const struct plait_step *s)
-{
-    plait_lane(b, s->lane);
-    switch ((enum plait_verb)s->verb) {
-    case PLAIT_STEP_SEND:
-        plait_emit_send(b, (uint32_t)s->peer, s->a, s->blk, s->nblk);
-        break;
-    case PLAIT_STEP_RECV:
-        plait_emit_recv(b, (uint32_t)s->peer, s->dst, s->blk, s->nblk);
-        break;
-    case PLAIT_STEP_COPY:
-        plait_emit_copy(b, s->dst, s->a, s->blk, s->nblk);
-        break;
-    default:
-        plait_emit_reduce(b, s->dst, s->a, s->b, s->blk, s->nblk);
-    }
-}
-
 static void emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *shape, uint32_t rank)
 {
     const struct plait_plans_of *p = shape_of(self, shape);
 
-    if (p == NULL)
-        return;
-    const struct plait_plan *plan = p->plans[rank];
-    if (plan->inplace == shape->inplace) {
-        plait_emit_as(b, plan);
-        return;
-    }
-    plait_blocks(b, plan->nblk, plan->ntmp);
-    for (uint32_t i = 0; i < plan->nstep; i++)
-        emit_step(b, &plan->step[i]);
+    if (p != NULL)
+        plait_emit_plan(b, p->plans[rank]);
 }
 
 uint64_t plait_alg_contents(const struct plait_alg *alg)
