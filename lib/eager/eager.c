@@ -68,6 +68,39 @@ static inline bool is_free(struct plait_comm *comm, const struct plait_eager_pla
     return __builtin_expect(sequence - comm->begun <= t->turn, 1) || is_read(comm, t, sequence, reader);
 }
 
+/* Can all readers map IN? Yes if it is in the arena or all readers are in this process. */
+static bool is_reached(const struct plait_comm *comm, const struct plait_eager_plan *t, const void *in, size_t bytes)
+{
+    bool all = true;
+
+    if (plait_arena_contains(in, bytes))
+        return true;
+    for (uint32_t i = 0; i < t->to.n; i++)
+        all &= comm->peers[(t->to.first + i) % comm->nrank].process->base == NULL; /* a rank of this process */
+    return all;
+}
+
+/* If t->single_copy: can all readers read IN in place, and does this rank leave IN unchanged meanwhile? */
+static bool may_single_copy(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in,
+                            const void *out)
+{
+    const struct plait_eager_plan *t = &o->eager;
+    const bool stays = t->from.n == 0 || in != out || o->geometry.kind == PLAIT_KIND_PART;
+
+    return t->to.n > 0 && stays && is_reached(comm, t, in, o->in_bytes);
+}
+
+/* Copies IN to a slot: all parts but this rank's own. */
+static void put(const struct plait_comm *comm, const struct plait_eager_plan *t, uint8_t *to, const uint8_t *in)
+{
+    const size_t behind = (comm->nrank - 1 - comm->rank) * t->part, before = comm->rank * t->part;
+
+    if (behind > 0)
+        plait_copy(comm->kernels, to, in + before + t->part, behind);
+    if (before > 0)
+        plait_copy(comm->kernels, to + behind, in, before);
+}
+
 /* Publishes this rank's data. */
 static inline __attribute__((always_inline)) void publish(const struct plait_run *run, size_t slot)
 {
@@ -81,7 +114,7 @@ static inline __attribute__((always_inline)) void publish(const struct plait_run
     if (run->o->vform)
         plait_eager_put_parts(run, slot);
     else if (copies && t->parts)
-        plait_eager_put(comm, t, plait_eager_data_at(comm->own, t, slot), (const uint8_t *)run->in);
+        put(comm, t, plait_eager_data_at(comm->own, t, slot), (const uint8_t *)run->in);
     else if (copies && t->bytes > 0)
         plait_copy(comm->kernels, plait_eager_data_at(comm->own, t, slot), run->in, t->bytes);
     entry->to = t->to;
@@ -103,7 +136,7 @@ static inline __attribute__((always_inline)) bool try_publish(struct plait_run *
         return true;
     if (!is_free(comm, t, comm->sequence, &run->reader))
         return false;
-    run->single_copy = t->single_copy && plait_eager_may_single_copy(comm, run->o, run->in, run->out);
+    run->single_copy = t->single_copy && may_single_copy(comm, run->o, run->in, run->out);
     publish(run, plait_eager_slot(t, comm->sequence));
     if (!run->o->vform) {
         comm->stats.messages += t->to.n;

@@ -44,13 +44,6 @@ struct plait_eager_plan plait_eager_plan(const struct plait_op_plan *o, size_t b
 /* Are all blocks that this rank sends and receives small enough for the eager path? */
 bool plait_eager_has_all(const struct plait_op_plan *o, const struct plait_sizes *v, uint32_t nrank);
 
-/* If t->single_copy: can all readers read IN in place, and does this rank leave IN unchanged meanwhile? */
-bool plait_eager_may_single_copy(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in,
-                                 const void *out);
-
-/* Copies IN to a slot: one part for all, or all parts but this rank's own. */
-void plait_eager_put(const struct plait_comm *comm, const struct plait_eager_plan *t, uint8_t *to, const uint8_t *in);
-
 /* Nonblocking: the rank that this rank waits for, in ranks[0]; returns how many (0 or 1). most: at least 1. */
 uint32_t plait_eager_awaited(const void *run, uint32_t *ranks, uint32_t most);
 

@@ -91,37 +91,6 @@ bool plait_eager_has_all(const struct plait_op_plan *o, const struct plait_sizes
     return all;
 }
 
-/* Can all readers map IN? Yes if it is in the arena or all readers are in this process. */
-static bool is_reached(const struct plait_comm *comm, const struct plait_eager_plan *t, const void *in, size_t bytes)
-{
-    bool all = true;
-
-    if (plait_arena_contains(in, bytes))
-        return true;
-    for (uint32_t i = 0; i < t->to.n; i++)
-        all &= comm->peers[(t->to.first + i) % comm->nrank].process->base == NULL; /* a rank of this process */
-    return all;
-}
-
-bool plait_eager_may_single_copy(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in,
-                                 const void *out)
-{
-    const struct plait_eager_plan *t = &o->eager;
-    const bool stays = t->from.n == 0 || in != out || o->geometry.kind == PLAIT_KIND_PART;
-
-    return t->to.n > 0 && stays && is_reached(comm, t, in, o->in_bytes);
-}
-
-void plait_eager_put(const struct plait_comm *comm, const struct plait_eager_plan *t, uint8_t *to, const uint8_t *in)
-{
-    const size_t behind = (comm->nrank - 1 - comm->rank) * t->part, before = comm->rank * t->part;
-
-    if (behind > 0)
-        plait_copy(comm->kernels, to, in + before + t->part, behind);
-    if (before > 0)
-        plait_copy(comm->kernels, to + behind, in, before);
-}
-
 /* ---- Variable block sizes -------------------------------------------------------------------------------- */
 
 void plait_eager_put_parts(const struct plait_run *run, size_t slot)

@@ -47,6 +47,17 @@ static enum plait_copy_mode mode_of(const struct plait_run *run, const struct pl
                               !run->o->geometry.combines && plait_single_copy(run->space, link, data, bytes));
 }
 
+/* The peer may still read the staged message `number`. */
+static void add_unread(struct plait_unread_range *unread, uint32_t number)
+{
+    const bool none = unread->first == unread->end;
+
+    if (none || (int32_t)(number - unread->first) < 0)
+        unread->first = number;
+    if (none || (int32_t)(number + 1 - unread->end) > 0)
+        unread->end = number + 1;
+}
+
 /* Offer a message; false when the window is full. */
 static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
 {
@@ -71,7 +82,7 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
         link->transport->offer(link, number, run->fingerprint, header_word, data, bytes, false);
         free_at_once = !run->space->queued; /* the queue waits for the readers, not this thread */
         if (free_at_once)
-            plait_add_unread(&f->unread[plait_step_rank(run, in->peer)], number);
+            add_unread(&f->unread[plait_step_rank(run, in->peer)], number);
     }
     run->comm->stats.messages++;
     run->comm->stats.bytes_sent += bytes;

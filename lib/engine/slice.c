@@ -34,16 +34,6 @@ static struct layout layout_of(const struct plait_op_plan *o, size_t n)
     return l;
 }
 
-void plait_add_unread(struct plait_unread_range *unread, uint32_t number)
-{
-    const bool none = unread->first == unread->end;
-
-    if (none || (int32_t)(number - unread->first) < 0)
-        unread->first = number;
-    if (none || (int32_t)(number + 1 - unread->end) > 0)
-        unread->end = number + 1;
-}
-
 bool plait_slice_idle(const struct plait_comm *comm, struct plait_slice *f)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {

@@ -9,9 +9,6 @@
 #include "operation/operation.h"
 #include "prog.h"
 
-/* Remember that the peer may still read the staged message `number`. */
-void plait_add_unread(struct plait_unread_range *unread, uint32_t number);
-
 /* Have all peers read the data staged for the last slice in `f`? */
 bool plait_slice_idle(const struct plait_comm *comm, struct plait_slice *f);
 

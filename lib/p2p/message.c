@@ -41,6 +41,14 @@ static void make_busy(struct plait_messages *all, struct plait_pair *pair)
     all->busy = pair;
 }
 
+/* Memory of a queued space is one slice, read in place; for a rank of another host it has several. */
+static uint64_t count_slices(const struct plait_comm *comm, const struct plait_message *m)
+{
+    if (m->bytes <= PLAIT_MESSAGE_SLICE || (m->space->queued && comm->peers[m->peer].replica == NULL))
+        return 1;
+    return (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
+}
+
 void plait_message_begin(struct plait_request *r)
 {
     struct plait_messages *all = r->comm->messages;
@@ -51,7 +59,7 @@ void plait_message_begin(struct plait_request *r)
     r->message.in_place = false;
     r->message.place = r->message.began = 0;
     r->message.number = queue->n++;
-    r->message.nslice = plait_message_slices(r->comm, &r->message);
+    r->message.nslice = count_slices(r->comm, &r->message);
     plait_request_append(&queue->first, &queue->end, r);
     make_busy(all, pair);
     if (r->message.space->queued) {

@@ -73,9 +73,6 @@ uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, 
 /* The comm has failed: end all messages with `status`. */
 void plait_messages_fail(struct plait_comm *comm, enum plait_status status);
 
-/* Memory of a queued space is one slice, read in place; for a rank of another host it has several. */
-uint64_t plait_message_slices(const struct plait_comm *comm, const struct plait_message *m);
-
 /* The slot for the next slice of a link. NULL: the receiver still reads it, or memory is short (*status). */
 char *plait_message_find_stage(struct plait_comm *comm, struct plait_pair *pair, const struct plait_link *link,
                                size_t bytes, enum plait_status *status);

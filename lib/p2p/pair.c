@@ -28,13 +28,6 @@ enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer, 
     return PLAIT_OK;
 }
 
-uint64_t plait_message_slices(const struct plait_comm *comm, const struct plait_message *m)
-{
-    if (m->bytes <= PLAIT_MESSAGE_SLICE || (m->space->queued && comm->peers[m->peer].replica == NULL))
-        return 1;
-    return (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
-}
-
 /* ---- Staging buffers ------------------------------------------------------------------------------------- */
 
 /* Offset in a slot of PLAIT_MESSAGE_SLICE bytes: short slices take parts of it in turn, as in struct plait_slice. */
