@@ -62,16 +62,14 @@ bool plait_exchange_group(struct plait_request *first)
 
 enum plait_status plait_exchange_call(struct plait_request *r)
 {
-    struct plait_comm *comm = r->comm;
-
     if (plait_in_group()) {
         plait_group_add(r);
         return PLAIT_OK;
     }
     r->next_of_group = NULL;
     if (!plait_exchange_group(r)) {
-        pthread_mutex_lock(&comm->lock);
-        plait_request_run(r);
+        pthread_mutex_lock(&r->comm->lock);
+        return plait_request_launch(r);
     }
     return plait_request_has_ended(r) ? plait_request_take(&r) : plait_wait(&r);
 }

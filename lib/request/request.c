@@ -150,27 +150,21 @@ void plait_request_begin(struct plait_request *r)
     plait_request_append(&comm->first, &comm->end, r);
 }
 
-void plait_request_run(struct plait_request *r)
+enum plait_status plait_request_launch(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
+    const bool held = r->held;
 
+    if (plait_in_group()) {
+        plait_requests_notify(comm);
+        pthread_mutex_unlock(&comm->lock);
+        plait_group_add(r);
+        return PLAIT_OK;
+    }
     plait_request_begin(r);
     comm->drive->turn(comm, false); /* other ranks need not wait for the caller's next call */
     pthread_mutex_unlock(&comm->lock);
     plait_progress_wake();
-}
-
-enum plait_status plait_request_launch(struct plait_request *r)
-{
-    const bool held = r->held;
-
-    if (plait_in_group()) {
-        plait_requests_notify(r->comm);
-        pthread_mutex_unlock(&r->comm->lock);
-        plait_group_add(r);
-        return PLAIT_OK;
-    }
-    plait_request_run(r);
     if (held && r->on_stream)
         plait_request_await_issued(r);
     return held ? PLAIT_OK : plait_wait(&r);

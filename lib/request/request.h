@@ -176,9 +176,6 @@ static inline bool plait_request_has_ended(const struct plait_request *r)
 /* Put it into its queue; the comm's lock is held. It may end and be taken before this returns; r->comm stays. */
 void plait_request_begin(struct plait_request *r);
 
-/* plait_request_begin() and a first turn. Releases the lock. */
-void plait_request_run(struct plait_request *r);
-
 /*
  * End it, whatever it is, with the comm's lock held. Its taker may have it at once if nothing is pending in the comm,
  * as then only the calling thread is there; else from plait_requests_notify() on.
