@@ -119,7 +119,8 @@ struct plait_control {
     struct plait_message_ring messages;
     /* A replica of a control block ends here: only ranks of one host use the rest. */
     struct plait_calibration calibration;
-    _Alignas(PLAIT_LINE) uint8_t small_data[PLAIT_EAGER_SMALL][PLAIT_EAGER_SOME];
+    /* From a pair of cache lines on, as in a mailbox: readers fetch 2 KiB as 16 pairs, not 17. */
+    _Alignas(2 * PLAIT_LINE) uint8_t small_data[PLAIT_EAGER_SMALL][PLAIT_EAGER_SOME];
     uint8_t large_data[PLAIT_EAGER_LARGE][PLAIT_EAGER_MAX];
     struct plait_mailbox mailbox[];
 };

@@ -13,6 +13,9 @@
 _Static_assert(offsetof(struct plait_control, small_data) - offsetof(struct plait_control, small) >= 4096 &&
                    offsetof(struct plait_control, large_data) - offsetof(struct plait_control, large) >= 4096,
                "data is not near the words");
+_Static_assert(offsetof(struct plait_control, small_data) % (2 * PLAIT_LINE) == 0 &&
+                   offsetof(struct plait_control, large_data) % (2 * PLAIT_LINE) == 0,
+               "data begins with a pair of cache lines");
 
 static size_t part_bytes(size_t bytes)
 {
