@@ -4,11 +4,13 @@
  * one without fingerprints, deadlines and the ring of operations (PLAIT_GUARDS in lib/comm/comm.h); the difference is their
  * price. Usage:
  *
- *   price count    "INSTRUCTIONS CLOCKS CALLS": instructions of one operation, among them entries of the vdso and
- *                  readings of the time stamp counter, and system calls; stepped one by one
+ *   price count    "INSTRUCTIONS CLOCKS CALLS LINES": instructions of one operation, among them entries of the vdso and
+ *                  readings of the time stamp counter, system calls, and prefetches for writing; stepped one by one
  *   price count start|again    the same of plait_start(), of plait_run_again()
  *   price count messages       the same of a group of two messages, one sent and one received by this rank itself
  *   price count parts          the same of an all-to-all-v of an element each
+ *   price count block          the same of an all-reduce of 256 bytes
+ *   price count poll           instructions of one turn of the spin, of an all-reduce that waits
  *   price time     nanoseconds of one operation: alone, and between two processes on processors 0 and 1
  *
  * So that nothing spins, the other rank is a thread that has parked: its vector is put where it would put it before
@@ -92,6 +94,14 @@ static void parts(struct plait_comm *comm)
         fail("alltoallv");
 }
 
+static void block(struct plait_comm *comm)
+{
+    static _Thread_local float sums[64];
+
+    if (plait_allreduce(comm, sums, sums, 64, PLAIT_FLOAT32, PLAIT_SUM, NULL) != PLAIT_OK)
+        fail("allreduce of 256 bytes");
+}
+
 static void (*operation)(struct plait_comm *) = sum; /* that is counted, in one form or another */
 
 /* The same again and again. */
@@ -144,12 +154,12 @@ static inline void arrive(struct plait_comm *comm, struct plait_comm *other)
 
 #define MARK() __asm__ volatile("int3" ::: "memory")
 
-enum what { CALL, START, AGAIN, MESSAGES, PARTS };
+enum what { CALL, START, AGAIN, MESSAGES, PARTS, BLOCK, POLL };
 
 /* Step through one operation, or its start alone, after some. */
 static void count_me(enum what what)
 {
-    operation = what == PARTS ? parts : sum;
+    operation = what == PARTS ? parts : what == BLOCK ? block : sum;
     struct plait_comm *other, *comm = create_alone(&other);
     struct plait_request *r = what == START || what == AGAIN ? persist(comm) : NULL;
     enum plait_status status = PLAIT_OK;
@@ -157,10 +167,11 @@ static void count_me(enum what what)
     for (unsigned i = 0; i < WARM + COUNTED; i++) {
         if (i == WARM && ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
             _exit(77);
-        arrive(comm, other);
+        if (what != POLL || i < WARM)
+            arrive(comm, other);
         if (i >= WARM)
             MARK();
-        if (what == CALL || what == PARTS)
+        if (what == CALL || what == PARTS || what == BLOCK || what == POLL)
             operation(comm);
         else if (what == MESSAGES)
             exchange(comm);
@@ -191,14 +202,18 @@ static void find_vdso(pid_t pid, unsigned long *start, unsigned long *end)
 }
 
 struct counted {
-    unsigned instructions, clocks, calls;
+    unsigned instructions, clocks, calls, lines;
 };
 
-/* Step from one mark to the next. */
-static struct counted step_through(pid_t pid, unsigned long vdso, unsigned long vdso_end)
+#define PAUSE    0x90f3
+#define PREFETCH 0x0d0f /* for writing, as the library has no other of this opcode */
+
+/* Step from one mark to the next; or, if it polls, from one pause to the next. */
+static struct counted step_through(pid_t pid, bool polls, unsigned long vdso, unsigned long vdso_end)
 {
-    struct counted c = { 0, 0, 0 };
+    struct counted c = { 0, 0, 0, 0 };
     bool was_inside = false;
+    unsigned pauses = 0;
 
     for (;;) {
         struct user_regs_struct regs;
@@ -207,10 +222,15 @@ static struct counted step_through(pid_t pid, unsigned long vdso, unsigned long 
         const unsigned long code = (unsigned long)ptrace(PTRACE_PEEKTEXT, pid, (void *)regs.rip, NULL);
         if ((code & 0xff) == 0xcc)
             return c;
+        if (polls && (code & 0xffff) == PAUSE && pauses++ < 2)
+            c = (struct counted){ 0, 0, 0, 0 };
+        else if (polls && pauses > 2)
+            return c;
         const bool inside = regs.rip >= vdso && regs.rip < vdso_end;
         c.instructions++;
         c.clocks += (inside && !was_inside) || (code & 0xffff) == 0x310f || (code & 0xffffff) == 0xf9010f;
         c.calls += (code & 0xffff) == 0x050f;
+        c.lines += (code & 0xffff) == PREFETCH || ((code & 0xf0) == 0x40 && (code >> 8 & 0xffff) == PREFETCH);
         was_inside = inside;
         if (ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) != 0 || waitpid(pid, &how, 0) != pid || !WIFSTOPPED(how))
             fail("the stepped process ended");
@@ -235,7 +255,13 @@ static int count(enum what what)
         }
         if (i == 0)
             find_vdso(pid, &vdso, &vdso_end);
-        all[i] = step_through(pid, vdso, vdso_end);
+        all[i] = step_through(pid, what == POLL, vdso, vdso_end);
+        if (what == POLL) { /* it would wait forever */
+            kill(pid, SIGKILL);
+            waitpid(pid, &how, 0);
+            printf("%u\n", all[i].instructions);
+            return 0;
+        }
         ptrace(PTRACE_CONT, pid, NULL, NULL); /* over the second mark, which stops it once more */
         waitpid(pid, &how, 0);
         ptrace(PTRACE_CONT, pid, NULL, NULL);
@@ -247,7 +273,8 @@ static int count(enum what what)
                     all[i].instructions);
             return 1;
         }
-    printf("%u %u %u\n", all[COUNTED - 1].instructions, all[COUNTED - 1].clocks, all[COUNTED - 1].calls);
+    printf("%u %u %u %u\n", all[COUNTED - 1].instructions, all[COUNTED - 1].clocks, all[COUNTED - 1].calls,
+           all[COUNTED - 1].lines);
     return WIFEXITED(how) ? WEXITSTATUS(how) : 1;
 }
 
@@ -323,9 +350,13 @@ int main(int argc, char **argv)
         return count(MESSAGES);
     if (argc == 3 && strcmp(argv[1], "count") == 0 && strcmp(argv[2], "parts") == 0)
         return count(PARTS);
+    if (argc == 3 && strcmp(argv[1], "count") == 0 && strcmp(argv[2], "block") == 0)
+        return count(BLOCK);
+    if (argc == 3 && strcmp(argv[1], "count") == 0 && strcmp(argv[2], "poll") == 0)
+        return count(POLL);
     if (argc == 2 && strcmp(argv[1], "time") == 0)
         return measure();
-    fprintf(stderr, "usage: price count [start|again|messages|parts] | time\n");
+    fprintf(stderr, "usage: price count [start|again|messages|parts|block|poll] | time\n");
     return 2;
 }
 #endif

@@ -102,13 +102,17 @@ static void put(const struct plait_comm *comm, const struct plait_eager_plan *t,
 }
 
 /*
- * Prefetches the data of this rank's next slot for writing, while it reduces: sizes repeat. Not the cache line of the
- * word, which readers poll. All-reduces of 2 and 4 KiB between 2 processes take a tenth less time.
+ * Prefetches this rank's next slot for writing: sizes repeat, and readers have copies of these cache lines, for whose
+ * end each store would wait. Nobody polls the next word before this rank's data of this operation has arrived. Inlined,
+ * as gcc drops calls of a function that only prefetches.
  */
-static inline void prefetch_next(const struct plait_comm *comm, const struct plait_eager_plan *t)
+static inline __attribute__((always_inline)) void prefetch_next(const struct plait_comm *comm,
+                                                                const struct plait_eager_plan *t)
 {
-    const uint8_t *data = plait_eager_data_at(comm->own, t, plait_eager_slot(t, comm->sequence + 1));
+    const size_t slot = plait_eager_slot(t, comm->sequence + 1);
+    const uint8_t *data = plait_eager_data_at(comm->own, t, slot);
 
+    __builtin_prefetch(plait_eager_entry_at(comm->own, t, slot), 1);
     for (size_t at = 0; at < t->bytes; at += PLAIT_LINE)
         __builtin_prefetch(data + at, 1);
 }
@@ -151,6 +155,8 @@ static inline __attribute__((always_inline)) bool try_publish(struct plait_run *
     run->single_copy = t->single_copy && may_single_copy(comm, run->o, run->in, run->out);
     publish(run, plait_eager_slot(t, comm->sequence));
     if (!run->o->vform) {
+        if (t->turn > 1)
+            prefetch_next(comm, t);
         comm->stats.messages += t->to.n;
         comm->stats.bytes_sent += t->to.n * run->o->bytes;
     }
@@ -330,12 +336,6 @@ static uint64_t steps(const void *context, uint64_t *of)
     return (run->published && t->to.n > 0) + run->taken;
 }
 
-static void init_wait(struct plait_run *run)
-{
-    plait_wait_init(&run->wait, NULL, plait_eager_awaited, run);
-    run->wait.detector.steps = steps;
-}
-
 static inline __attribute__((always_inline)) void begin(struct plait_run *run, const struct plait_op_plan *o,
                                                         const struct plait_sizes *v, uint64_t word, const void *in,
                                                         void *out)
@@ -349,6 +349,8 @@ static inline __attribute__((always_inline)) void begin(struct plait_run *run, c
     run->taken = 0;
     run->single_copy = run->by_single_copy = run->finished = false;
     run->published = try_publish(run);
+    plait_wait_init(&run->wait, NULL, plait_eager_awaited, run);
+    run->wait.detector.steps = steps;
     if (o->eager.keeps)
         keep(run);
 }
@@ -381,7 +383,6 @@ void plait_eager_begin(struct plait_comm *comm, const struct plait_op_plan *o, c
                        uint64_t word, const void *in, void *out)
 {
     begin(comm->run, o, v, word, in, out);
-    init_wait(comm->run);
 }
 
 enum plait_status plait_eager_turn(struct plait_comm *comm, bool *moved, bool *ended)
@@ -393,15 +394,17 @@ enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op
                                   uint64_t word, const void *in, void *out, bool *ended)
 {
     struct plait_run *run = comm->run;
+    enum plait_status status;
     bool moved;
 
     begin(run, o, v, word, in, out);
-    const enum plait_status status = turn(run, &moved, ended);
+    do
+        status = turn(run, &moved, ended);
+    while (status == PLAIT_OK && !*ended && plait_wait_spin(comm, &run->wait));
     if (status == PLAIT_OK && !*ended) {
         run->eager_pending = true;
         run->engine_pending = false;
         run->work = (struct plait_slice_work){ 0 };
-        init_wait(run);
     }
     return status;
 }

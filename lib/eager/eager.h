@@ -18,7 +18,7 @@
 
 /*
  * An eager operation, in comm->run: begin, then turn until *ended. A rank with an IN is a writer, a rank with an OUT a
- * reader. v: if o->vform. run: begin and the first turn, with which most operations end.
+ * reader. v: if o->vform. run: begin and the turns of a spin, with which most operations end.
  */
 enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
                                   uint64_t word, const void *in, void *out, bool *ended);

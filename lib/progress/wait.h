@@ -42,15 +42,20 @@ enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
  */
 enum plait_status plait_wait_poll(struct plait_comm *comm, struct plait_wait *w, bool rarely);
 
+/* One turn of the spin; false: it is over, or other comms have to go on. */
+static inline bool plait_wait_spin(struct plait_comm *comm, struct plait_wait *w)
+{
+    if (w->spinner.turns >= plait_spins(comm) || atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0)
+        return false;
+    w->spinner.turns++;
+    plait_pause();
+    return true;
+}
+
 /* One turn without progress. On an error the comm has failed and the operation ends. */
 static inline enum plait_status plait_wait_turn(struct plait_comm *comm, struct plait_wait *w)
 {
-    if (w->spinner.turns < plait_spins(comm) && atomic_load_explicit(&plait_nactive, memory_order_relaxed) == 0) {
-        w->spinner.turns++;
-        plait_pause();
-        return PLAIT_OK;
-    }
-    return plait_wait_long(comm, w);
+    return plait_wait_spin(comm, w) ? PLAIT_OK : plait_wait_long(comm, w);
 }
 
 /* There was progress: reset for the next wait. */
