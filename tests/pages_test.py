@@ -153,7 +153,7 @@ def excuses_hold():
             assert why in REASONS, f'{pattern}: {why}'
             continue
         name = pathlib.Path(why).name
-        test = re.sub(r'_test\.(c|py)$', '', name)
+        test = re.sub(r'_test\.(c|py|sh)$', '', name)
         assert name == 'meson.build' or name in listed or f"'{test}'" in listed, f'{why} is no test'
         assert any(re.search(line[0], text) for text in lines_of(why)), f'{pattern}: {why} has no line like {line[0]}'
 
