@@ -146,7 +146,7 @@ static struct counts mutate_plans(const enum plait_coll *colls, uint32_t ncoll)
     struct counts counts = { 0 };
 
     printf("seed %llu (PLAIT_TEST_SEED)\n", (unsigned long long)random);
-    while (counts.mutants < (light() ? MUTANTS / 3 : MUTANTS)) {
+    while (counts.mutants < (light() ? MUTANTS / 8 : full() ? MUTANTS : MUTANTS / 2)) {
         struct specs s;
         const struct spec spec = choose_spec(&s, colls[ncoll > 1 ? random_below(&random, ncoll) : 0], &random);
         struct plans p = plans_emit(spec.alg, &spec.shape);

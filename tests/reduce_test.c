@@ -524,7 +524,7 @@ static void user_functions_combine_in_the_order_of_the_sources(void **unused)
 {
     static struct inputs in;
 
-    for (unsigned trial = 0; trial < (full() ? 400 : 150); trial++) {
+    for (unsigned trial = 0; trial < (full() ? 400 : light() ? 50 : 150); trial++) {
         unsigned calls = 0;
         const struct plait_how how = { .type = PLAIT_UINT64, .combine = compose, .context = &calls };
         const struct call c = {
@@ -610,7 +610,7 @@ static void two_sources_of_any_length_agree_with_the_reference(void **unused)
 {
     for (size_t t = 0; t < LENGTH(types); t++)
         for (size_t o = 0; o < LENGTH(ops); o++)
-            for (size_t n = 0; n <= 200; n++)
+            for (size_t n = 0; n <= 200; n += light() && n > 70 ? 7 : 1)
                 check(&(struct call){ .type = types[t], .op = ops[o], .nsrc = 2, .count = n }, (unsigned)n, true);
 }
 
@@ -706,7 +706,7 @@ static void sets_agree_bit_for_bit_on_long_vectors(void **unused)
 
 static void mixed_widths_agree_with_the_reference(void **unused)
 {
-    for (unsigned trial = 0; trial < 4000; trial++) {
+    for (unsigned trial = 0; trial < (full() ? 4000 : light() ? 500 : 1500); trial++) {
         const enum plait_op op = ops[draw() % LENGTH(ops)];
         struct call c = { .type = narrows[trial % LENGTH(narrows)],
                           .op = op,
