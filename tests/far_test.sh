@@ -26,7 +26,7 @@ UCX_TLS=tcp check 2 2 reuse
 PLAIT_FOR_TESTS=1 PLAIT_HOSTS=2 check 1 2 reuse # UCX reads the other process's memory
 # These mostly wait: together. They are cut when they surely run.
 waits=
-PLAIT_DEADLINE=4 check 3 1+2+1 cut "--cut 12:1" &
+PLAIT_DEADLINE=6 check 3 1+2+1 cut "--cut 12:1" &
 waits="$waits $!"
 PLAIT_DEADLINE=3 check 3 1 served "--cut 12:0" &
 waits="$waits $!"
