@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 static int lost; /* errno */
 static void (*last)(void *, const char *);
 static void *last_context;
+static atomic_flag leaving = ATOMIC_FLAG_INIT;
+static _Thread_local bool is_leaving; /* this thread: its last words may give up, too */
 
 void output_lost(int error)
 {
@@ -65,8 +68,14 @@ void before_leaving(void (*function)(void *, const char *), void *context)
 
 static _Noreturn void leave_because(int status, const char *why)
 {
+    enum { PATIENCE = 60 }; /* seconds for the last words of another thread */
     void (*const function)(void *, const char *) = last;
 
+    if (!is_leaving && atomic_flag_test_and_set(&leaving)) {
+        sleep(PATIENCE);
+        _exit(status);
+    }
+    is_leaving = true;
     last = NULL; /* the function itself may leave */
     if (function != NULL)
         function(last_context, why);

@@ -16,6 +16,7 @@ same nvjpeg_two nvjpeg_one
 run tested_nvjpeg --evaluate-only --resume "$data/nvjpeg" --batch 8 || fail "$(tail -3 "$data/tested_nvjpeg.out")"
 [ "$(grep -o '[0-9]* images' "$data/tested_nvjpeg.out")" = "21 images" ] || fail "evaluation: $(cat "$data/tested_nvjpeg.out")"
 run nvjpeg --resume "$data/nvjpeg" $few --steps 4 && grep -q "nvJPEG 1" "$data/nvjpeg.out" || fail "--resume takes another decoder: $(cat "$data/nvjpeg.out")"
+run nvjpeg_on_cpu --device cpu --evaluate-only --resume "$data/nvjpeg" --batch 8 || fail "--device cpu: $(tail -3 "$data/nvjpeg_on_cpu.out")"
 run nvjpeg --decoder cpu --resume "$data/nvjpeg" $few --steps 5 --log-every 1 || fail "to the processor's decoder: $(tail -3 "$data/nvjpeg.out")"
 
 # Among its files are PNGs and a broken one: the processor decodes them, which is told once, and counted.

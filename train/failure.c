@@ -17,6 +17,8 @@ static _Noreturn void lost(struct run *r)
     char newest[PATH_MAX];
     const char *why = NULL;
 
+    if (r->stream != NULL) /* seen after the call that queued the operation: the library's log has nothing of it */
+        complain("rank %u: %s", r->rank, plait_last_error());
     r->lost = true;
     const bool gone =
         r->elastic != NULL || r->stream != NULL; /* a GPU's last step may have been made with wrong sums */

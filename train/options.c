@@ -487,10 +487,16 @@ bool options_parse(int argc, char **argv, struct options *out)
 
 /* ---- of all ranks ------------------------------------------------------------------------------ */
 
+/* --resume first: without it options differ that a run takes from its checkpoint. */
 static const struct row *alike_row(uint32_t k)
 {
+    const size_t first = option_of(&table, "resume");
+
+    if (k-- == 0)
+        return &rows[first];
     for (size_t i = 0; i < NROW; i++)
-        if (!rows[i].own && rows[i].option.kind != OPTION_TITLE && rows[i].option.kind != OPTION_HELP && k-- == 0)
+        if (i != first && !rows[i].own && rows[i].option.kind != OPTION_TITLE && rows[i].option.kind != OPTION_HELP &&
+            k-- == 0)
             return &rows[i];
     return NULL;
 }
@@ -573,6 +579,8 @@ bool options_recall(struct options *o, const struct note *notes, bool same_ranks
         for (uint32_t k = 0; (r = kept_row(k)) != NULL; k++)
             if ((r->kept == PLACED) == placed && !recall(o, r, notes[k].value, same_ranks))
                 return false;
+    if (!o->cuda && !o->given[option_of(&table, "decoder")].yes)
+        o->decoder = DECODER_CPU; /* --device cpu */
     if (o->cuda && !o->given[option_of(&table, "device")].yes)
         remark("--resume %s: it was trained with --device cuda, and goes on so; --device cpu takes processors",
                o->resume);

@@ -72,7 +72,7 @@ struct run {
     struct store *store; /* --in-memory */
     struct loader *loader, *val_loader;
     struct image_decoder *decoder; /* of the device; NULL: processors decode */
-    uint64_t epoch_steps; /* steps of an epoch */
+    uint64_t epoch_steps;          /* steps of an epoch */
 
     struct device *device;       /* has all of the network's memory that is not said to be the host's */
     struct plait_stream *stream; /* of the device; NULL: its memory is the host's */
@@ -109,7 +109,8 @@ struct run {
     double rate;                     /* of the latest step */
     double seconds, exposed, waited; /* of the latest step, as in struct totals */
     double host; /* seconds to put the latest step on a device's stream that was empty, after a report; 0: none yet */
-    double idle; /* likewise */
+    double copying;           /* seconds of the latest step in which the host waited until images were copied */
+    double idle;              /* likewise */
     struct totals epoch_sum;  /* of this epoch so far */
     double best;              /* top-1 so far */
     bool frozen;              /* polishing batch norm's statistics: weights do not change */

@@ -78,7 +78,10 @@ static void add_results(struct run *r, uint64_t last, struct totals *totals)
 
 static void next_images(struct run *r, struct images *images)
 {
+    const double begin = plait_clock();
+
     model_wait_images(r->model); /* loader_next() gives the memory of the last ones to its threads */
+    r->copying += plait_clock() - begin;
     if (!loader_next(r->loader, images))
         give_up(ENDING_ERROR, "the loader of epoch %u ended at step %llu of %llu; this is a bug", r->epoch + 1,
                 (unsigned long long)r->at, (unsigned long long)r->epoch_steps);
@@ -250,7 +253,7 @@ static enum plait_status step(struct run *r, struct totals *totals)
     *totals = (struct totals){ .seconds = r->seconds, .exposed = r->exposed, .data = r->waited, .idle = r->idle };
     r->rate = plait_schedule_at(&r->schedule, (double)r->step);
     r->reports = is_to_report(r);
-    r->norms.seconds = 0;
+    r->norms.seconds = r->copying = 0;
     statistics_begin(r->statistics);
     if (r->elastic != NULL && !r->frozen)
         status = start_elastic(r);
@@ -271,7 +274,7 @@ static enum plait_status step(struct run *r, struct totals *totals)
     r->idle = after.idle - before.idle;
     r->seconds = plait_clock() - begin;
     if (r->stream != NULL && empty && !r->reports && !r->o->sync_norm)
-        r->host = r->seconds - r->waited - r->exposed;
+        r->host = r->seconds - r->waited - r->exposed - r->copying;
     r->step++;
     r->at++;
     if (r->reports)

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * JPEGs by nvJPEG, for the loader's threads. A thread takes a lane, which is a stream with an image's memory; decodes,
- * crops, and sleeps until the image is there. So whoever has the batch has its images, and the loader's figures of who
- * waits for whom are those of processors. The stream has no other work when nvJPEG gets it, since its decoder in
- * hardware was seen not to wait for what is before it. The file's bytes are there until the image is, whatever nvJPEG
- * does with them.
+ * crops, and sleeps until the image is there. So a batch is complete when the loader hands it over, as with processors.
+ * The file's bytes are there until the image is, whatever nvJPEG does with them.
  *
- * nvjpegDecode() takes what decodes an image best: the GPU's decoder, or Huffman codes by this thread and the rest by
+ * nvJPEG's default backend chooses how it decodes: all by kernels, or Huffman codes by this thread and the rest by
  * kernels. What it refuses, image_decode_on() gives to the processor.
  */
 #include "cuda.h"

@@ -37,7 +37,8 @@ static void *create_event(void)
 {
     void *event = NULL;
 
-    cuda_must_call(plait_cuda.event_create(&event, DRIVER_EVENT_NO_TIMING), "cannot create an event on the GPU");
+    cuda_must_call(plait_cuda.event_create(&event, DRIVER_EVENT_SLEEP | DRIVER_EVENT_NO_TIMING),
+                   "cannot create an event on the GPU");
     return event;
 }
 
