@@ -189,7 +189,7 @@ static void crops_of_any_side_are_the_processors(void **state)
     }
 }
 
-/* Where it decodes at a half to an eighth of the size, the filters differ. */
+/* The filters differ if the processor decodes at a half to an eighth of the size. */
 static void crops_of_large_images_are_near_the_processors(void **state)
 {
     static const struct {

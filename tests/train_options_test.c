@@ -119,7 +119,7 @@ static bool is_own(const char *name)
     return found;
 }
 
-/* What ranks compare; false: it is each rank's own. */
+/* The value that ranks compare; false: each rank has its own. */
 static bool alike_of(const struct options *o, const char *name, struct note *out)
 {
     for (uint32_t k = 0; options_alike(o, k, out); k++)

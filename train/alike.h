@@ -8,8 +8,8 @@
 #include <plait/comm.h>
 
 /**
- * Compare the options of all ranks, as given, before any other collective. Where one differs that must be alike
- * (options_alike()), all ranks end after a message that names it, both values and a rank.
+ * Compare the options of all ranks, as given, before any other collective. If one of options_alike() differs, all ranks
+ * end after a message that names it, both values and a rank.
  */
 void alike(const struct options *o, struct plait_comm *comm);
 

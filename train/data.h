@@ -107,8 +107,8 @@ struct image_decoder {
 };
 
 /**
- * The same on a device, with `bytes`. What it does not decode, the processor does: *refused says why then, else it is
- * NULL. A file is broken if the processor says so.
+ * The same on a device, with `bytes`. The processor decodes an image that the device refuses: *refused then says why,
+ * else it is NULL. A file is broken if the processor says so.
  */
 const char *image_decode_on(struct image_decoder *decoder, const void *file, size_t bytes,
                             const struct image_options *options, uint64_t seed, uint32_t epoch, uint64_t sample,

@@ -474,7 +474,7 @@ const char *image_decode(const void *file, size_t bytes, const struct image_opti
 
 /* ---- On a device ---- */
 
-/* What a device needs to know of a JPEG. Returns NULL, or why it cannot decode it. */
+/* The size and the crop of a JPEG, for a device. Returns NULL, or why the device cannot decode it. */
 static const char *look(struct decoder *d, const void *jpeg, size_t bytes, const struct image_options *o, uint64_t key,
                         struct augmentation *out)
 {

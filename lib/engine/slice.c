@@ -16,7 +16,7 @@ static size_t stride_of(const struct plait_op_plan *o, size_t n, bool wide)
     return PLAIT_ROUND_UP(plait_op_bytes(o, (n + o->prog->nblk - 1) / o->prog->nblk, wide));
 }
 
-/* Where a slice of n elements has its parts in library memory, in bytes; and the strides of its slots. */
+/* The offsets of the parts of a slice of n elements in library memory, in bytes, and the strides of its slots. */
 struct layout {
     size_t tmp_stride, stride, wide_tmp, wide_out, stage, end;
 };

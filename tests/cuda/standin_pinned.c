@@ -85,7 +85,7 @@ void pinned_runs(const struct stream *stream, const struct op *op)
     pthread_mutex_unlock(&lock);
 }
 
-/* What another process has waited for already may have been told to this one. */
+/* Another process may have waited for a copy and told this one. */
 void pinned_known(const struct clock *clock)
 {
     const struct clock *host = host_clock();

@@ -5,7 +5,7 @@
  * The file's bytes are there until the image is, whatever nvJPEG does with them.
  *
  * nvJPEG's default backend chooses how it decodes: all by kernels, or Huffman codes by this thread and the rest by
- * kernels. What it refuses, image_decode_on() gives to the processor.
+ * kernels. image_decode_on() gives refused images to the processor.
  */
 #include "cuda.h"
 

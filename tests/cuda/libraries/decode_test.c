@@ -197,7 +197,7 @@ static void a_file_of_which_nvjpeg_sees_another_size_is_the_processors(void **st
     dataset_close(d);
 }
 
-/* Memory for a larger image is allocated once. Where there is none, the processor decodes. */
+/* Memory for a larger image is allocated once. If the GPU lacks it, the processor decodes. */
 static void memory_grows_to_the_largest_image(void **state)
 {
     struct dataset *d = draw("large", 24);
