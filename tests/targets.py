@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What ninja must build for some tests: targets.py BUILD -SUITE ... prints it for all tests but those of some suites,
-targets.py BUILD NAME|SUITE ... for those named.
+"""What ninja must build for some tests: targets.py BUILD [NAME|SUITE ...] [-SUITE ...] prints it for those named (none: for
+all) but those of some suites.
 """
 import json
 import os
@@ -15,11 +15,12 @@ def introspect(build, what):
 
 def main():
     build, wanted = sys.argv[1], sys.argv[2:]
+    named = {name for name in wanted if name[0] != '-'}
     excluded = {suite[1:] for suite in wanted if suite[0] == '-'}
     needed = set()
     for test in introspect(build, '--tests'):
         suites = {suite.split(':')[-1] for suite in test['suite']}
-        if {test['name'], *suites} & set(wanted) or (excluded and not excluded & suites):
+        if (not named or {test['name'], *suites} & named) and not excluded & suites:
             needed |= set(test['depends'])
     for target in introspect(build, '--targets'):
         if target['id'] in needed:
