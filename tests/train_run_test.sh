@@ -91,6 +91,12 @@ complains 2 '--no-overlap has an effect only without --elastic\|--overlap has an
 complains 2 '--servers has an effect only with --elastic original' "$data/images" --servers 2 --elastic sync3
 complains 2 '--eta has an effect only with --optimizer lars' "$data/images" --eta 0.01
 complains 2 '--classes has an effect only with make-data' "$data/images" --classes 3
+complains 2 '--batch has an effect only in training; leave it out' make-data "$data/drawn" --batch 16
+complains 2 '--epochs has an effect only in training; leave it out' plot "$data/same1" --epochs 2
+complains 1 'images/train: it has 64 files of an older data set, and 32 images would be added: remove' make-data "$data/images" --train-images 32
+complains 2 '--groups 3: more than the 2 ranks; use fewer' "$data/images" --in-memory --groups 3 --ranks 2
+complains 1 '--weights nofile: No such file or directory; name a safetensors file' "$data/images" --weights nofile --run "$data/none"
+[ ! -e "$data/drawn" ] && [ ! -e "$data/none" ] || fail "an error left a folder"
 complains 2 '--threads has an effect only without --reproducible' "$data/images" --threads 2 --reproducible
 complains 2 'need a multiple of 2' "$data/images" --ranks 2 --batch 15
 complains 1 'nowhere' "$data/nowhere"

@@ -61,11 +61,14 @@ static const char *refused(const char *flag, const char *path)
                    exists && S_ISDIR(there.st_mode) ? "is a folder" : strerror(errno));
 }
 
-/* On rank 0. Other files may lie in the run's folder. Returns NULL, or the error. */
+/* On rank 0: can the run read and write its files? Others may lie in its folder. Returns NULL, or the error. */
 static const char *take_files(struct run *r)
 {
-    const char *why = take_folder(r);
+    const char *weights = r->o->weights, *why;
 
+    if (weights != NULL && access(weights, R_OK) != 0)
+        return because("--weights %s: %s; name a safetensors file", weights, strerror(errno));
+    why = take_folder(r);
     if (why != NULL)
         return why;
     why = refused(options_flag(r->o, "plot"), r->o->plot);

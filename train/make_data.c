@@ -11,6 +11,7 @@
 #include "shapes.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -303,6 +304,22 @@ static bool make_folder(const char *path)
     return false;
 }
 
+/* A data set of as many images is drawn over. */
+static bool may_draw(const char *folder, const char *half, uint32_t count)
+{
+    char pattern[4096];
+    glob_t found;
+
+    snprintf(pattern, sizeof pattern, "%s/%s/*/*", folder, half);
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
+        return true;
+    const size_t n = found.gl_pathc;
+    globfree(&found);
+    return n == count || complain("%s/%s: it has %zu files of an older data set, and %u images would be added: remove "
+                                  "the folder, or name another one",
+                                  folder, half, n, count);
+}
+
 static bool make_half(const char *folder, const char *half, uint32_t nclass, uint32_t count, uint32_t pixels,
                       uint64_t key)
 {
@@ -341,7 +358,8 @@ int make_data(const char *folder, uint32_t nclass, uint32_t train, uint32_t val,
         complain("%u classes, %u and %u images of %u pixels: %s", nclass, train, val, pixels, wrong);
         return 1;
     }
-    return make_folder(folder) && make_half(folder, "train", nclass, train, pixels, random_stream(seed, 0, 0)) &&
+    return may_draw(folder, "train", train) && may_draw(folder, "val", val) && make_folder(folder) &&
+                   make_half(folder, "train", nclass, train, pixels, random_stream(seed, 0, 0)) &&
                    make_half(folder, "val", nclass, val, pixels, random_stream(seed, 1, 0))
                ? 0
                : 1;

@@ -130,8 +130,7 @@ struct store *store_create(struct plait_comm *comm, const struct dataset *datase
     s->dataset = dataset;
     s->nrank = comm == NULL ? 1 : plait_comm_nrank(comm);
     s->rank = plait_comm_rank(comm);
-    if (ngroup < 1 || ngroup > s->nrank)
-        give_up(ENDING_ERROR, "--groups %u: must be a number from 1 to that of the ranks, %u", ngroup, s->nrank);
+    assert(ngroup >= 1 && ngroup <= s->nrank);
     s->group = group_of(s->rank, s->nrank, ngroup);
     s->sizes = allocate(dataset_count(dataset), sizeof *s->sizes);
     read_part(s, part_start(s, s->group.me), part_start(s, s->group.me + 1));

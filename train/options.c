@@ -446,6 +446,23 @@ const char *options_flag(const struct options *o, const char *name)
     return option_flag(&table, o->given, name);
 }
 
+/* make-data and plot take few of the options. */
+static bool options_taken(const struct options *o)
+{
+    static const char *const to_draw[] = { "classes", "train-images", "val-images", "pixels", "seed", NULL };
+    static const char *const to_plot[] = { "plot", NULL };
+    const char *const *const taken = o->command == COMMAND_MAKE_DATA ? to_draw : to_plot;
+
+    for (size_t i = 0; i < NROW && o->command != COMMAND_TRAIN; i++) {
+        size_t k = 0;
+        while (o->given[i].yes && taken[k] != NULL && strcmp(taken[k], rows[i].option.name) != 0)
+            k++;
+        if (o->given[i].yes && taken[k] == NULL)
+            return complain("%s has an effect only in training; leave it out", o->given[i].flag);
+    }
+    return true;
+}
+
 bool options_needed(const struct options *o)
 {
     for (size_t i = 0; i < NROW; i++)
@@ -482,7 +499,7 @@ bool options_parse(int argc, char **argv, struct options *out)
     if (out->resume == NULL && !out->given[option_of(&table, "decay")].yes &&
         (out->given[option_of(&table, "step-epochs")].yes || out->given[option_of(&table, "gamma")].yes))
         out->decay = PLAIT_DECAY_STEPS;
-    return take_paths(out) && (out->resume != NULL || options_needed(out)) && options_check(out);
+    return take_paths(out) && options_taken(out) && (out->resume != NULL || options_needed(out)) && options_check(out);
 }
 
 /* ---- of all ranks ------------------------------------------------------------------------------ */

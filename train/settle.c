@@ -131,6 +131,8 @@ bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32
     o->epochs = o->epochs > 0 ? o->epochs : few ? 30 : 90;
     if (!settle_batch(o, images, nworker))
         return false;
+    if (o->groups > nworker)
+        return complain("--groups %llu: more than the %u ranks; use fewer", (unsigned long long)o->groups, nworker);
     if (o->polish > o->epochs)
         return complain("--polish %llu: more than --epochs %llu; use fewer", (unsigned long long)o->polish,
                         (unsigned long long)o->epochs);

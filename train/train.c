@@ -476,7 +476,7 @@ static void describe(const struct run *r)
                  (unsigned long long)o->batch, r->npass, r->npass > 1 ? "passes" : "pass", (unsigned long long)o->micro,
                  o->method == PLAIT_OPTIM_LARS ? "LARS" : "SGD", o->rate, (unsigned long long)o->epochs,
                  plural(o->epochs), (unsigned long long)r->epoch_steps, plural(r->epoch_steps), r->folder);
-    progress_say(r->progress, "%s, %s", r->device->about, options_precision(o));
+    progress_say(r->progress, "%s, %s%s", r->device->about, options_precision(o), o->tf32 ? " with TF32" : "");
     progress_say(r->progress, "%s", memory);
     if (o->resume != NULL)
         progress_say(r->progress, "goes on from step %llu, %s", (unsigned long long)r->step, r->recalled.path);
