@@ -137,20 +137,15 @@ static void figures(void *self, bool fused, struct step_figures *out)
     const struct plait_rank *r = self;
     struct plait_comm_stats stats;
     struct plait_fusion_times times = { 0 };
-    struct plait_fusion_computed computed = { 0 };
 
     plait_comm_stats(fused ? plait_fusion_comm(r->fusion) : r->comm, &stats);
-    if (fused) {
+    if (fused)
         plait_fusion_times(r->fusion, &times);
-        plait_fusion_computed(r->fusion, &computed); /* of other layouts it stays 0 */
-    }
     *out = (struct step_figures){ .bytes = stats.bytes_sent,
                                   .messages = stats.messages,
                                   .nbucket = fused ? plait_fusion_nbucket(r->fusion) : 0,
                                   .communicating = times.communicating,
-                                  .hidden = times.hidden,
-                                  .predicted = computed.predicted,
-                                  .seen = computed.seen };
+                                  .hidden = times.hidden };
 }
 
 static bool timeline(void *self, const char *path)

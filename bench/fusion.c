@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #define FIGURE_STEPS 3
-#define SETTLE_STEPS 12 /* of a computed layout, until it stays and is known */
 
 static const char *const gradients_names[2] = { "buckets", "own" };
 
@@ -88,19 +87,6 @@ static void become(struct task *t, const struct fusion_row *row, uint32_t cell)
                              .seconds = t->bench->options->compute };
 }
 
-/* A computed layout changes in the first steps. */
-static bool settle(struct task *t, const struct fusion_row *row)
-{
-    struct series times = { 0 };
-
-    if (row->layout.rule != RULE_COMPUTED)
-        return true;
-    t->iterations[row->backend] = SETTLE_STEPS;
-    const bool ok = measure_times(t, row->backend, &times);
-    series_finish(&times);
-    return ok;
-}
-
 static bool prepare(struct task *t, struct fusion_row *row, uint32_t cell, bool *able)
 {
     double seconds;
@@ -111,7 +97,7 @@ static bool prepare(struct task *t, struct fusion_row *row, uint32_t cell, bool 
         return false;
     if (!*able)
         return true;
-    if (!settle(t, row) || !measure_warm_up(t, row->backend, &seconds))
+    if (!measure_warm_up(t, row->backend, &seconds))
         return false;
     row->iterations = measure_iterations(t->bench->options, seconds);
     return true;
@@ -177,8 +163,6 @@ static bool count(struct task *t, struct fusion_row *row, uint32_t cell)
 
     become(t, row, cell);
     t->step.traced = row->scheme == SCHEME_FUSED && row->backend == 0;
-    if (!settle(t, row))
-        return false;
     c = measure_command(t, row->backend, VERB_FIGURES, FIGURE_STEPS);
     if (t->step.traced && t->bench->options->timeline != NULL)
         path_for(t, row, c.timeline, sizeof c.timeline);
@@ -193,7 +177,6 @@ static bool count(struct task *t, struct fusion_row *row, uint32_t cell)
             row->figures.messages = f->messages;
         row->figures.communicating = fmax(row->figures.communicating, f->communicating);
         row->figures.hidden = fmax(row->figures.hidden, f->hidden);
-        row->figures.seen = fmax(row->figures.seen, f->seen);
     }
     row->counted = row->backend == 0;
     return true;
@@ -294,15 +277,13 @@ void fusion_report_head(const struct bench *b)
     printf("# %-20s : x/flat to one all-reduce of the same payload, x/peer to the fastest peer per tensor (float)\n",
            "ratios");
     printf("# %-20s : maximum over the ranks; times are of traced steps\n", "KiB, messages, ms");
-    printf("# %-20s : exposed time of the computed layout: expected of its buckets, and in its first steps\n",
-           "predicted, seen");
     if (getenv("PLAIT_PACE") != NULL)
         printf("# %-20s : %s slows down plait alone\n", "PLAIT_PACE", getenv("PLAIT_PACE"));
-    printf("#\n# %8s  %9s  %14s  %15s  %7s  %11s  %6s  %6s  %10s  %8s  %7s  %9s  %9s  %9s  %9s\n", "payload",
-           "gradients", "backend", "exchange", "buckets", "step", "x/flat", "x/peer", "sent", "messages", "exposed",
-           "in flight", "hidden", "predicted", "seen");
-    printf("# %8s  %9s  %14s  %15s  %7s  %11s  %6s  %6s  %10s  %8s  %7s  %9s  %9s  %9s  %9s\n", "", "", "", "", "",
-           "(us)", "", "", "(KiB)", "", "(%)", "(ms)", "(ms)", "(ms)", "(ms)");
+    printf("#\n# %8s  %9s  %14s  %15s  %7s  %11s  %6s  %6s  %10s  %8s  %7s  %9s  %9s\n", "payload", "gradients",
+           "backend", "exchange", "buckets", "step", "x/flat", "x/peer", "sent", "messages", "exposed", "in flight",
+           "hidden");
+    printf("# %8s  %9s  %14s  %15s  %7s  %11s  %6s  %6s  %10s  %8s  %7s  %9s  %9s\n", "", "", "", "", "", "(us)", "",
+           "", "(KiB)", "", "(%)", "(ms)", "(ms)");
 }
 
 static const char *place_of(const struct fusion_row *row)
@@ -339,11 +320,7 @@ static void report_row(const struct bench *b, const struct fusion_row *row)
         printf("  %10s  %8s", "-", "-");
     printf("  %7.1f", row->exposed);
     if (fused && row->counted)
-        printf("  %9.3f  %9.3f", 1e3 * f->communicating, 1e3 * f->hidden);
-    else
-        printf("  %9s  %9s", "-", "-");
-    if (row->layout.rule == RULE_COMPUTED)
-        printf("  %9.3f  %9.3f\n", 1e3 * f->predicted, 1e3 * f->seen);
+        printf("  %9.3f  %9.3f\n", 1e3 * f->communicating, 1e3 * f->hidden);
     else
         printf("  %9s  %9s\n", "-", "-");
 }

@@ -266,10 +266,6 @@ static json_t *fusion_rows(const struct bench *b, const struct cell *c)
             json_object_set_new(o, "communicating_ms", number(1e3 * f->communicating));
             json_object_set_new(o, "hidden_ms", number(1e3 * f->hidden));
         }
-        if (from->layout.rule == RULE_COMPUTED) {
-            json_object_set_new(o, "predicted_exposed_ms", number(1e3 * f->predicted));
-            json_object_set_new(o, "seen_exposed_ms", number(1e3 * f->seen));
-        }
         json_array_append_new(list, o);
     }
     return list;

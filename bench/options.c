@@ -92,8 +92,7 @@ static const struct option rows[] = {
               .least = 1, .most = MAX_RANKS / 2),
     OPTION_IN(TEXT, "timeline", "FILE", timeline, "fusion: trace one step, for ui.perfetto.dev"),
     OPTION_TO(PARSED, "layouts", "LIST", NULL,
-              "fusion: threshold:SIZE, threshold:all, segments, cubic, ddp, horovod, computed; commas",
-              .parse = parse_layouts),
+              "fusion: threshold:SIZE, threshold:all, segments, cubic, ddp, horovod; commas", .parse = parse_layouts),
     OPTION_TO(PARSED, "payload", "TYPE", NULL, "fusion: float, bfloat16, half or both (float, bfloat16)",
               .parse = parse_payload),
     OPTION_TO(PARSED, "gradients", "WHERE", NULL,
@@ -192,15 +191,14 @@ static void set_defaults(struct options *o)
         .npayload = 2,
         .payload = { PLAIT_FLOAT32, PLAIT_BFLOAT16 },
         .gradients = { true, true },
-        .nlayout = 8,
+        .nlayout = 7,
         .layout = { { RULE_THRESHOLD, 1 << 20 },
                     { RULE_THRESHOLD, 4 << 20 },
                     { RULE_THRESHOLD, SIZE_MAX },
                     { RULE_SEGMENTS, 0 },
                     { RULE_CUBIC, 0 },
                     { RULE_DDP, 0 },
-                    { RULE_HOROVOD, 0 },
-                    { RULE_COMPUTED, 0 } },
+                    { RULE_HOROVOD, 0 } },
     };
 }
 

@@ -33,7 +33,6 @@ struct step_figures { /* of this rank, since the step was made */
     uint64_t bytes, messages;
     uint32_t nbucket;
     double communicating, hidden; /* seconds; traced steps */
-    double predicted, seen;       /* seconds that are exposed; RULE_COMPUTED */
 };
 
 #endif

@@ -10,7 +10,7 @@
 
 static const char *const names[NRULE] = {
     [RULE_THRESHOLD] = "threshold", [RULE_SEGMENTS] = "segments", [RULE_CUBIC] = "cubic", [RULE_DDP] = "ddp",
-    [RULE_HOROVOD] = "horovod",     [RULE_COMPUTED] = "computed",
+    [RULE_HOROVOD] = "horovod",
 };
 
 bool layout_parse(const char *text, struct layout *out)
@@ -108,9 +108,6 @@ void layout_make(const struct layout *l, const uint64_t *count, uint32_t n, size
         break;
     case RULE_CUBIC:
         *out = (struct plait_layout){ .rule = PLAIT_LAYOUT_CUBIC };
-        break;
-    case RULE_COMPUTED:
-        *out = (struct plait_layout){ .rule = PLAIT_LAYOUT_COMPUTED };
         break;
     case RULE_SEGMENTS:
         out->ncut = cut_segments(count, n, cuts);

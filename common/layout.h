@@ -15,7 +15,6 @@ enum rule {
     RULE_CUBIC,
     RULE_DDP,     /* PyTorch's: full at 1 MiB, then at 25 MiB */
     RULE_HOROVOD, /* at most 64 MiB per bucket */
-    RULE_COMPUTED,
     NRULE,
 };
 
@@ -24,8 +23,7 @@ struct layout { /* of a row */
     uint64_t threshold; /* RULE_THRESHOLD: bytes of payload, SIZE_MAX for one bucket */
 };
 
-/* Parse "threshold:4M", "threshold:all", "segments", "cubic", "ddp", "horovod" or "computed". Returns false
- * for other names. */
+/* Parse "threshold:4M", "threshold:all", "segments", "cubic", "ddp" or "horovod". Returns false for other names. */
 bool layout_parse(const char *text, struct layout *out);
 void layout_name(const struct layout *l, char *out, size_t room);
 

@@ -4,9 +4,8 @@
  *
  *     cc -O2 train.c $(pkg-config --cflags --libs plait) -lm && ./a.out 4 && ./a.out 2 reproducible
  *
- * Gradients travel as bfloat16 while the next ones are computed, in buckets that the library computes from the first
- * steps. With "reproducible" those of micro-batches are added in one tree, which goes on over the ranks, and travel as
- * float32: 1, 2, 4 and 8 ranks give equal bits.
+ * Gradients travel as bfloat16 while the next ones are computed. With "reproducible" those of micro-batches are added
+ * in one tree, which goes on over the ranks, and travel as float32: 1, 2, 4 and 8 ranks give equal bits.
  */
 #include "spirals.h"
 
@@ -56,7 +55,7 @@ static void train(struct plait_comm *comm, unsigned rank, unsigned nmicro, int r
         tensors[t] = (struct plait_tensor){ "weights", n, PLAIT_FLOAT32, gradient };
         parts[t] = (struct plait_optim_part){ t, n, gradient, PLAIT_FLOAT32, weights, NULL, PLAIT_FLOAT32, 0 };
     }
-    fused.tensors = tensors, fused.ntensor = LAYERS, fused.layout.rule = PLAIT_LAYOUT_COMPUTED;
+    fused.tensors = tensors, fused.ntensor = LAYERS, fused.layout.threshold = 0; /* each tensor alone */
     fused.reproducible = reproducible, fused.payload = reproducible ? PLAIT_NDTYPE : PLAIT_BFLOAT16;
     check(plait_fusion_create(comm, &fused, &fusion));
     lars.parts = parts, lars.npart = lars.ntensor = LAYERS, lars.eta = 0.01;

@@ -47,7 +47,7 @@ def run_rank(nrank, rank, unique_id, reproducible):
     order = range(LAYERS - 1, -1, -1)  # in which gradients appear
     nmicro, scale = MICRO // nrank, plait.LossScale()
     with plait.Comm.create(nrank, rank, unique_id) as comm, \
-            comm.fusion({f'w{i}': (w[i].shape, 'float32') for i in order}, layout='computed', reproducible=reproducible,
+            comm.fusion({f'w{i}': (w[i].shape, 'float32') for i in order}, layout=0, reproducible=reproducible,
                         payload=None if reproducible else 'bfloat16') as fusion:
         optim = plait.Optim([plait.Part(w[i], fusion[f'w{i}']) for i in order], eta=0.01)
         for step in range(STEPS):

@@ -36,14 +36,15 @@ enum plait_status plait_training_ready(const uint64_t *forward, const uint64_t *
     return PLAIT_OK;
 }
 
-static enum plait_status check(const struct plait_forecast *f, const struct plait_training *t,
-                               const struct plait_step_time *out)
+/* out: another argument of the call that must not be NULL. */
+static enum plait_status check(const char *call, const struct plait_forecast *f, const struct plait_training *t,
+                               const char *name, const void *out)
 {
     if (f == NULL || t == NULL || out == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_forecast_step: %s is NULL",
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL", call,
                           f == NULL   ? "forecast"
                           : t == NULL ? "training"
-                                      : "out");
+                                      : name);
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     o.tensors = t->tensors;
     o.ntensor = t->ntensor;
@@ -52,18 +53,18 @@ static enum plait_status check(const struct plait_forecast *f, const struct plai
     if (plait_fusion_check_options(&o) != PLAIT_OK)
         return PLAIT_ERR_ARG;
     if (t->ready == NULL || t->compute > MOST_TIME / 100)
-        return plait_fail(PLAIT_ERR_ARG, "plait_forecast_step: %s",
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s", call,
                           t->ready == NULL ? "ready is NULL" : "compute is above 2^63 / 100 ps");
     for (uint32_t i = 0; i < t->ntensor; i++)
         if (t->ready[i] > t->compute)
             return plait_fail(PLAIT_ERR_ARG,
-                              "plait_forecast_step: tensor %" PRIu32 " is ready at %" PRIu64
+                              "%s: tensor %" PRIu32 " is ready at %" PRIu64
                               " ps, after the computation's end at %" PRIu64,
-                              i, t->ready[i], t->compute);
+                              call, i, t->ready[i], t->compute);
     return PLAIT_OK;
 }
 
-/* ---- Computed layouts ------------------------------------------------------------------------------------- */
+/* ---- The best cuts ---------------------------------------------------------------------------------------- */
 
 #define SIZES 64
 
@@ -102,15 +103,13 @@ static enum plait_status draw(struct plait_forecast *f, enum plait_dtype type, d
     return PLAIT_OK;
 }
 
-/* cuts: [ntensor], to which `out` then points. */
-static enum plait_status compute_cuts(struct plait_forecast *f, const struct plait_training *t, uint32_t *cuts,
-                                      struct plait_layout *out)
+static enum plait_status find_cuts(struct plait_forecast *f, const struct plait_training *t, uint32_t *cuts,
+                                   uint32_t *ncut)
 {
     const uint32_t n = t->ntensor;
     double *ready = calloc(2 * (size_t)n + 1, sizeof *ready), *at = ready != NULL ? ready + n : NULL, end;
     const bool cast = t->payload != PLAIT_NDTYPE && t->tensors[0].type == PLAIT_FLOAT32;
     struct curve c = { .at = at };
-    uint32_t ncut = 0;
 
     if (ready == NULL)
         return plait_fail_memory("out of memory for the step of %" PRIu32 " tensors", n);
@@ -125,26 +124,24 @@ static enum plait_status compute_cuts(struct plait_forecast *f, const struct pla
     const struct plait_timeline timeline = { n, ready, time_on, &c };
     enum plait_status status = draw(f, cast ? t->payload : t->tensors[0].type, at[n], &c);
     if (status == PLAIT_OK)
-        status = plait_cut(&timeline, cuts, &ncut, &end);
-    *out = (struct plait_layout){ .rule = PLAIT_LAYOUT_CUTS, .cuts = cuts, .ncut = ncut };
+        status = plait_cut(&timeline, cuts, ncut, &end);
     free(ready);
     return status;
 }
 
-static enum plait_status lay_out(struct plait_forecast *f, const struct plait_training *t, struct plait_flat *out)
+enum plait_status plait_forecast_cuts(struct plait_forecast *f, const struct plait_training *training, uint32_t *cuts,
+                                      uint32_t *ncut)
 {
-    struct plait_layout layout = t->layout;
-    uint32_t *cuts = calloc(t->ntensor, sizeof *cuts);
-    enum plait_status status = PLAIT_OK;
+    static const char call[] = "plait_forecast_cuts";
+    struct plait_training t = training != NULL ? *training : (struct plait_training){ 0 };
 
-    if (cuts == NULL)
-        return plait_fail_memory("out of memory for the step of %" PRIu32 " tensors", t->ntensor);
-    if (layout.rule == PLAIT_LAYOUT_COMPUTED)
-        status = compute_cuts(f, t, cuts, &layout);
-    if (status == PLAIT_OK)
-        status = plait_flat_make(t->tensors, t->ntensor, &layout, t->payload, 1, out);
-    free(cuts);
-    return status;
+    t.layout = (struct plait_layout){ .rule = PLAIT_LAYOUT_THRESHOLD };
+    enum plait_status status = check(call, f, training != NULL ? &t : NULL, cuts == NULL ? "cuts" : "ncut",
+                                     cuts == NULL ? (const void *)cuts : ncut);
+    if (status == PLAIT_OK && t.ntensor > PLAIT_MOST_CUT_TENSORS)
+        status = plait_fail(PLAIT_ERR_ARG, "%s: ntensor is %" PRIu32 "; cuts are found for at most %d tensors", call,
+                            t.ntensor, PLAIT_MOST_CUT_TENSORS);
+    return status == PLAIT_OK ? find_cuts(f, &t, cuts, ncut) : status;
 }
 
 /* ---- The step --------------------------------------------------------------------------------------------- */
@@ -193,14 +190,14 @@ static enum plait_status run(struct plait_forecast *f, const struct plait_flat *
 enum plait_status plait_forecast_step(struct plait_forecast *f, const struct plait_training *t,
                                       struct plait_training_bucket *buckets, struct plait_step_time *out)
 {
-    enum plait_status status = check(f, t, out);
+    enum plait_status status = check("plait_forecast_step", f, t, "out", out);
     struct plait_step_time step = { 0 };
     struct plait_flat flat = { 0 };
 
     if (status != PLAIT_OK)
         return status;
     struct plait_training_bucket *own = calloc(t->ntensor, sizeof *own);
-    status = lay_out(f, t, &flat);
+    status = plait_flat_make(t->tensors, t->ntensor, &t->layout, t->payload, 1, &flat);
     if (status == PLAIT_OK && own == NULL)
         status = plait_fail_memory("out of memory for the step of %" PRIu32 " tensors", t->ntensor);
     if (status == PLAIT_OK) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Computed buckets against all buckets that there are. */
+/* The best buckets against all buckets that there are. */
 #include "random.h"
 #include "tier.h"
 #include "unit.h"

@@ -124,52 +124,65 @@ static void buckets_wait_for_gradients_and_for_each_other(void **state)
     assert_int_equal(s.time, b[NTENSOR - 1].end);
 }
 
+static uint64_t time_with(struct plait_forecast *f, const uint32_t *cuts, uint32_t ncut)
+{
+    struct plait_training t = training(0);
+    struct plait_step_time s;
+
+    t.layout = (struct plait_layout){ .rule = PLAIT_LAYOUT_CUTS, .cuts = cuts, .ncut = ncut };
+    assert_int_equal(plait_forecast_step(f, &t, NULL, &s), PLAIT_OK);
+    assert_int_equal(s.nbucket, ncut + 1);
+    return s.time;
+}
+
 /* Of all cuts; times between the simulated sizes are only near those of the simulation. */
-static void a_computed_layout_is_as_good_as_the_best_cuts(void **state)
+static void found_cuts_are_as_good_as_the_best(void **state)
 {
     const struct plait_machine m = star(1000000000, 5000000);
     struct plait_forecast *f = forecast_of(&m, NRANK, NULL);
-    struct plait_training t = training(0);
-    struct plait_step_time computed, s;
+    const struct plait_training t = training(0);
+    uint32_t cuts[NTENSOR], ncut;
     uint64_t best = UINT64_MAX;
 
     (void)state;
-    t.layout = (struct plait_layout){ .rule = PLAIT_LAYOUT_COMPUTED };
-    assert_int_equal(plait_forecast_step(f, &t, NULL, &computed), PLAIT_OK);
+    assert_int_equal(plait_forecast_cuts(f, &t, cuts, &ncut), PLAIT_OK);
+    assert_true(ncut > 0 && ncut < NTENSOR - 1);
+    const uint64_t found = time_with(f, cuts, ncut);
     for (uint32_t mask = 0; mask < 1u << (NTENSOR - 1); mask++) {
-        uint32_t cuts[NTENSOR], ncut = 0;
+        ncut = 0;
         for (uint32_t i = 1; i < NTENSOR; i++)
             if (mask >> (i - 1) & 1)
                 cuts[ncut++] = i;
-        t.layout = (struct plait_layout){ .rule = PLAIT_LAYOUT_CUTS, .cuts = cuts, .ncut = ncut };
-        assert_int_equal(plait_forecast_step(f, &t, NULL, &s), PLAIT_OK);
-        best = s.time < best ? s.time : best;
+        const uint64_t time = time_with(f, cuts, ncut);
+        best = time < best ? time : best;
     }
-    assert_true(computed.time >= best && computed.time < best + best / 200);
-    assert_true(computed.nbucket > 1 && computed.nbucket < NTENSOR);
+    assert_true(found >= best && found < best + best / 200);
     plait_forecast_destroy(f);
 }
 
-/* Their cost would be O(n^2) for each bucket. */
-static void a_computed_layout_of_too_many_tensors_is_refused(void **state)
+static void cuts_of_too_many_tensors_and_of_nothing_are_refused(void **state)
 {
     enum { MANY = 4097 };
     static struct plait_tensor many[MANY];
     static uint64_t at[MANY];
+    static uint32_t cuts[MANY], ncut = 7;
     const struct plait_machine m = star(1000000000, 5000000);
     struct plait_forecast *f = forecast_of(&m, NRANK, NULL);
     struct plait_training t = training(0);
-    struct plait_step_time s;
 
     (void)state;
+    assert_int_equal(plait_forecast_cuts(f, &t, NULL, &ncut), PLAIT_ERR_ARG);
+    assert_non_null(strstr(plait_last_error(), "plait_forecast_cuts: cuts is NULL"));
+    assert_int_equal(plait_forecast_cuts(f, NULL, cuts, &ncut), PLAIT_ERR_ARG);
+    assert_non_null(strstr(plait_last_error(), "plait_forecast_cuts: training is NULL"));
     for (int i = 0; i < MANY; i++)
         many[i] = (struct plait_tensor){ "x", 16, PLAIT_FLOAT32 };
     t.tensors = many;
     t.ready = at;
     t.ntensor = MANY;
-    t.layout = (struct plait_layout){ .rule = PLAIT_LAYOUT_COMPUTED };
-    assert_int_equal(plait_forecast_step(f, &t, NULL, &s), PLAIT_ERR_ARG);
-    assert_non_null(strstr(plait_last_error(), "at most 4096 tensors, but ntensor is 4097; use another rule"));
+    assert_int_equal(plait_forecast_cuts(f, &t, cuts, &ncut), PLAIT_ERR_ARG);
+    assert_non_null(strstr(plait_last_error(), "ntensor is 4097; cuts are found for at most 4096 tensors"));
+    assert_int_equal(ncut, 7);
     plait_forecast_destroy(f);
 }
 
@@ -318,8 +331,8 @@ int main(void)
         cmocka_unit_test(a_very_fast_network_exposes_nothing),
         cmocka_unit_test(one_bucket_is_exposed_for_its_whole_time),
         cmocka_unit_test(buckets_wait_for_gradients_and_for_each_other),
-        cmocka_unit_test(a_computed_layout_is_as_good_as_the_best_cuts),
-        cmocka_unit_test(a_computed_layout_of_too_many_tensors_is_refused),
+        cmocka_unit_test(found_cuts_are_as_good_as_the_best),
+        cmocka_unit_test(cuts_of_too_many_tensors_and_of_nothing_are_refused),
         cmocka_unit_test(twice_the_rates_halve_the_step),
         cmocka_unit_test(a_slow_rank_computes_slowly),
         cmocka_unit_test(the_fastest_is_the_fastest),

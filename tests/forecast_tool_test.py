@@ -30,6 +30,12 @@ def a_step_compares_layouts():
     assert len(rows) == 11 and rows['per-tensor']['buckets'] == 161 and rows['threshold:all']['buckets'] == 1
     for r in rows.values():
         assert abs(r['efficiency'] - 1e5 / r['time_us']) < 1e-6 and abs(r['exposed'] + r['efficiency'] - 1) < 1e-6, r
+    cuts = rows['computed']['cuts']
+    assert cuts == sorted(set(cuts)) and len(cuts) == rows['computed']['buckets'] - 1 and 0 < cuts[0] < 161, cuts
+    assert [name for name, r in rows.items() if 'cuts' in r] == ['computed']
+    text = run('ring', '--ranks', '8', '--step', 'resnet50', '--samples', '640', '--layouts', 'computed')
+    number = f'{len(cuts)} cut{"s" if len(cuts) > 1 else ""}'
+    assert f'The layout computed has {number}: {", ".join(map(str, cuts))}.' in text, text
     one = run('ring', '--ranks', '8', '--bytes', str(25557032 * 4), '--inplace', '--json')
     alone = json.loads(one)['algorithms'][0]['time_us']
     assert abs(rows['threshold:all']['time_us'] - 1e5 - alone) < 0.01 * alone

@@ -308,7 +308,7 @@ fusion="fusion --tensors $tensors --max-elements 4096 -n 2 --rounds 1 -w 1"
 PLAIT_ALGO=allreduce:one-shot "$perf" $fusion --compute-ms 2 --timeline "$work/t.json" -J "$work/f.json" >"$work/out" 2>&1 ||
     grep -q 'without JSON' "$work/out" || fail "fusion: $(tail -3 "$work/out")"
 if [ -f "$work/f.json" ]; then
-    [ "$(rows | wc -l)" -eq 0 ] && [ "$(grep -cE '^ +b?float' "$work/out")" -eq 44 ] || fail "not 11 rows in 4 cells: $(cat "$work/out")"
+    [ "$(rows | wc -l)" -eq 0 ] && [ "$(grep -cE '^ +b?float' "$work/out")" -eq 40 ] || fail "not 10 rows in 4 cells: $(cat "$work/out")"
     grep -q '^# computing .* a sleep of 2 ms' "$work/out" || fail "it is not said that computing is a sleep"
     grep -q '^# Out of bounds values : 0 OK' "$work/out" || fail "fusion: wrong elements: $(cat "$work/out")"
     python3 - "$work" <<'PYTHON' || fail "JSON of fusion"
@@ -317,7 +317,7 @@ work = sys.argv[1]
 d = json.load(open(work + "/f.json"))
 assert [(r["type"], r["size"]) for r in d["results"]] == 2 * [("float", 232864)] + 2 * [("bfloat16", 116432)], d["results"]
 ways = ["computing", "per tensor", "threshold:1M", "threshold:4M", "threshold:all", "segments", "cubic", "ddp", "horovod",
-        "computed", "flat"]
+        "flat"]
 for cell in d["results"]:
     rows = cell["plait"]["fusion"]
     assert [r["exchange"] for r in rows] == ways
@@ -327,10 +327,9 @@ for cell in d["results"]:
         assert r["step_us"] >= 2000 and 0 <= r["exposed_pct"] <= 100, r
     assert (by["segments"]["buckets"], by["cubic"]["buckets"], by["threshold:all"]["buckets"]) == (2, 4, 1)
     assert all(0 <= r["hidden_ms"] <= r["communicating_ms"] for r in rows if "buckets" in r)
-    assert by["computed"]["predicted_exposed_ms"] >= 0 and by["computed"]["seen_exposed_ms"] > 0, by["computed"]
     assert (by["per tensor"]["messages"], by["cubic"]["messages"], by["flat"]["messages"]) == (108, 4, 1)
 lines = glob.glob(work + "/t-*.json")
-assert len(lines) == 8 * 4 and work + "/t-threshold-all-bfloat16-own.json" in lines, lines
+assert len(lines) == 7 * 4 and work + "/t-threshold-all-bfloat16-own.json" in lines, lines
 events = json.load(open(work + "/t-cubic-float-own.json"))["traceEvents"]
 names = [e.get("name", "") for e in events]
 assert sum("tensor " in n for n in names) >= 2 * 108, names

@@ -138,6 +138,9 @@ def steps_are_buckets_one_after_the_other():
     alone = forecast.fastest(s.buckets[-1].bytes)[1].time
     assert s.buckets[-1].begin == 20 * MS and abs(s.exposed - alone) < 1e-11, s
     one = forecast.step(sizes, ready, 20 * MS, layout=1 << 40, payload='float16')
+    cuts, whole = forecast.cuts(sizes, ready), forecast.step(sizes, ready, 20 * MS, layout=1 << 40)
+    found = forecast.step(sizes, ready, 20 * MS, layout=cuts)
+    assert cuts and len(found.buckets) == len(cuts) + 1 and found.time <= 1.005 * min(s.time, whole.time), (cuts, found)
     assert len(one.buckets) == 1 and abs(2 * one.bytes - s.bytes) < 1024, one
     assert plait.training_ready([1, 2], [3, 4], 10) == [1.0, 0.7]
 
@@ -178,6 +181,7 @@ def what_is_wrong_is_named():
     wrong(arg, 'must be one of ring', lambda: forecast.time('torus', 4))
     wrong(arg, 'tensor', lambda: forecast.step([], [], 1))
     wrong(arg, 'ready', lambda: forecast.step([4], [2.0], 1))
+    wrong(arg, 'cuts: there are 1 sizes, but 2 ready', lambda: forecast.cuts([4], [1, 2]))
     wrong(arg, "payload is 'half a float'", lambda: forecast.step([4], [1], 1, payload='half a float'))
     wrong(arg, 'rate', lambda: plait.training_ready([1], [1], 0))
 

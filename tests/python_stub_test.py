@@ -40,7 +40,7 @@ def signature(function):
 
 
 def every_public_name_is_declared():
-    assert set(declared()) == set(plait.__all__) | {'Computed', 'Persistent', 'Request'}, \
+    assert set(declared()) == set(plait.__all__) | {'Persistent', 'Request'}, \
         set(declared()) ^ set(plait.__all__)
 
 

@@ -18,10 +18,11 @@ static void exposed_is_what_the_exchange_adds_to_a_step(void **state)
 
 static void layouts_have_names_that_are_read_again(void **state)
 {
-    static const char *const names[] = { "threshold:1000", "threshold:64K", "threshold:4M", "threshold:1G",
-                                         "threshold:all",  "segments",      "cubic",        "ddp",
-                                         "horovod",        "computed" };
-    static const char *const bad[] = { "", "threshold", "threshold:", "threshold:0", "threshold:4X", "dpp", "ddp:1" };
+    static const char *const names[] = { "threshold:1000", "threshold:64K", "threshold:4M",
+                                         "threshold:1G",   "threshold:all", "segments",
+                                         "cubic",          "ddp",           "horovod" };
+    static const char *const bad[] = { "",    "threshold", "threshold:", "threshold:0", "threshold:4X",
+                                       "dpp", "ddp:1",     "computed" };
     struct layout l;
     char name[32];
 

@@ -351,6 +351,24 @@ static void a_run_that_goes_on_has_every_option_that_was_kept(void **state)
     }
 }
 
+/* "computed" was a value of --bucket. */
+static void a_run_with_computed_buckets_goes_on_with_a_chosen_size(void **state)
+{
+    static struct note notes[OPTIONS_MOST];
+    struct options before, after;
+
+    parse(&before, (const char *const[]){ "--bucket=4K", NULL });
+    for (uint32_t k = 0; options_kept(&before, k, &notes[k]); k++)
+        if (strcmp(notes[k].name, "option.bucket") == 0)
+            snprintf(notes[k].value, sizeof notes[k].value, "computed");
+    parse(&after, (const char *const[]){ "--resume", "run-1", NULL });
+    assert_true(options_recall(&after, notes, true));
+    assert_true(after.bucket == BUCKET_CHOSEN);
+    char *argv[] = { (char *)(uintptr_t) "plait-train", (char *)(uintptr_t) "x",
+                     (char *)(uintptr_t) "--bucket=computed" };
+    assert_false(options_parse(3, argv, &after));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +380,7 @@ int main(void)
         cmocka_unit_test(an_option_keeps_the_name_that_the_user_wrote),
         cmocka_unit_test(decoding_threads_that_wait_for_a_gpu_are_twice_the_processors),
         cmocka_unit_test(a_run_that_goes_on_has_every_option_that_was_kept),
+        cmocka_unit_test(a_run_with_computed_buckets_goes_on_with_a_chosen_size),
     };
     return cmocka_run_group_tests_name("train_options", tests, NULL, NULL);
 }

@@ -51,6 +51,12 @@ static json_t *result_json(const struct task *t, const struct result *r)
 
     if (has_steps(t))
         json_object_update_new(o, json_pack("{s:f, s:f}", "exposed", r->exposed, "efficiency", r->efficiency));
+    if (r->cuts != NULL) {
+        json_t *cuts = json_array();
+        for (uint32_t i = 0; i < r->ncut; i++)
+            json_array_append_new(cuts, json_integer(r->cuts[i]));
+        json_object_set_new(o, "cuts", cuts);
+    }
     return o;
 }
 
@@ -139,6 +145,15 @@ static void print_table(const struct task *t)
     }
 }
 
+/* What a computed layout is, to give it to a fusion. */
+static void print_cuts(const struct result *r)
+{
+    printf("\nThe layout computed has %" PRIu32 " cut%s%s", r->ncut, plural(r->ncut), r->ncut > 0 ? ":" : "");
+    for (uint32_t i = 0; i < r->ncut; i++)
+        printf("%s %" PRIu32, i > 0 ? "," : "", r->cuts[i]);
+    printf(".\n");
+}
+
 static void print_worth(const struct task *t, int k)
 {
     const uint64_t worth = last_worth(t, k), best = fastest(t, k);
@@ -218,6 +233,9 @@ void points_print(const struct task *t, const struct alone *alone, uint32_t nalo
     if (has_steps(t))
         printf("\nexposed: the share of the step in which communication is not hidden by the computation.\n"
                "efficiency: the computation's time divided by the step's.\n");
+    for (uint32_t i = 0; t->options->scale == NULL && i < t->n; i++)
+        if (t->points[i].of[0].cuts != NULL)
+            print_cuts(&t->points[i].of[0]);
     for (int k = 0; has_steps(t) && t->options->scale != NULL && k < t->nscene; k++)
         print_worth(t, k);
     if (nalone > 0)

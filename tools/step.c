@@ -31,7 +31,9 @@ static void read_layouts(struct task *t, const char *usual)
         if (t->n > MOST_LAYOUTS)
             option_misuse("--layouts %s: more than %d layouts", given, MOST_LAYOUTS);
         p->layout = (struct layout){ RULE_THRESHOLD, 0 };
-        if (strcmp(l, "per-tensor") != 0 && !layout_parse(l, &p->layout))
+        if (strcmp(l, "computed") == 0)
+            p->layout.rule = RULE_COMPUTED;
+        else if (strcmp(l, "per-tensor") != 0 && !layout_parse(l, &p->layout))
             option_misuse("--layouts %s: '%s' must be per-tensor, threshold:SIZE, threshold:all, segments, cubic, ddp, "
                           "horovod or computed",
                           given, l);
@@ -115,9 +117,28 @@ static enum plait_dtype payload_of(const struct simulate_options *o)
     return type == PLAIT_FLOAT32 ? PLAIT_NDTYPE : (enum plait_dtype)type;
 }
 
-/* buckets: [model.n] */
-static bool predict_step(const struct task *t, struct plait_forecast *f, const struct layout *l,
-                         struct plait_training_bucket *buckets, struct plait_step_time *out)
+/* The layout as the library takes it. cuts: [model.n], to which it then points. */
+static bool make_layout(const struct task *t, struct plait_forecast *f, const struct layout *l, uint32_t *cuts,
+                        struct plait_training *out)
+{
+    const struct model *m = &t->model;
+    const enum plait_dtype type = out->payload != PLAIT_NDTYPE ? out->payload : m->tensors[0].type;
+
+    if (l->rule == RULE_COMPUTED) {
+        out->layout = (struct plait_layout){ .rule = PLAIT_LAYOUT_CUTS, .cuts = cuts };
+        return plait_forecast_cuts(f, out, cuts, &out->layout.ncut) == PLAIT_OK || complain("%s", plait_last_error());
+    }
+    uint64_t *count = allocate(m->n, sizeof *count);
+    for (uint32_t i = 0; i < m->n; i++)
+        count[i] = m->tensors[i].count;
+    layout_make(l, count, m->n, plait_dtype_size(type), cuts, &out->layout);
+    free(count);
+    return true;
+}
+
+/* buckets: [model.n]; cuts: [model.n] of a computed layout, *ncut of them */
+static bool predict_step(const struct task *t, struct plait_forecast *f, const struct layout *l, uint32_t *cuts,
+                         uint32_t *ncut, struct plait_training_bucket *buckets, struct plait_step_time *out)
 {
     const struct model *m = &t->model;
     struct plait_training training = { .tensors = m->tensors,
@@ -125,17 +146,11 @@ static bool predict_step(const struct task *t, struct plait_forecast *f, const s
                                        .ntensor = m->n,
                                        .compute = m->compute,
                                        .payload = payload_of(t->options) };
-    const enum plait_dtype type = training.payload != PLAIT_NDTYPE ? training.payload : m->tensors[0].type;
-    uint64_t *count = allocate(m->n, sizeof *count);
-    uint32_t *cuts = allocate(m->n, sizeof *cuts);
 
-    for (uint32_t i = 0; i < m->n; i++)
-        count[i] = m->tensors[i].count;
-    layout_make(l, count, m->n, plait_dtype_size(type), cuts, &training.layout);
-    const bool ok = plait_forecast_step(f, &training, buckets, out) == PLAIT_OK || complain("%s", plait_last_error());
-    free(count);
-    free(cuts);
-    return ok;
+    if (!make_layout(t, f, l, cuts, &training))
+        return false;
+    *ncut = training.layout.ncut;
+    return plait_forecast_step(f, &training, buckets, out) == PLAIT_OK || complain("%s", plait_last_error());
 }
 
 static bool predict(const struct task *t, struct plait_forecast *f, const struct point *p, struct result *out)
@@ -144,7 +159,7 @@ static bool predict(const struct task *t, struct plait_forecast *f, const struct
     struct plait_prediction prediction;
     struct plait_step_time s;
     const char *algorithm;
-    uint32_t largest = 0;
+    uint32_t largest = 0, ncut;
 
     if (t->model.n == 0) {
         const size_t count = t->options->sweep != NULL ? p->x / sizeof(float) : t->count;
@@ -155,7 +170,8 @@ static bool predict(const struct task *t, struct plait_forecast *f, const struct
         return true;
     }
     buckets = allocate(t->model.n, sizeof *buckets);
-    const bool ok = predict_step(t, f, &p->layout, buckets, &s);
+    uint32_t *cuts = allocate(t->model.n, sizeof *cuts);
+    const bool ok = predict_step(t, f, &p->layout, cuts, &ncut, buckets, &s);
     if (ok) {
         for (uint32_t b = 0; b < s.nbucket; b++)
             largest = buckets[b].bytes > buckets[largest].bytes ? b : largest;
@@ -165,6 +181,12 @@ static bool predict(const struct task *t, struct plait_forecast *f, const struct
                                 .nbucket = s.nbucket };
         snprintf(out->algorithm, sizeof out->algorithm, "%s", buckets[largest].algorithm);
     }
+    if (ok && p->layout.rule == RULE_COMPUTED) {
+        out->cuts = cuts;
+        out->ncut = ncut;
+        cuts = NULL;
+    }
+    free(cuts);
     free(buckets);
     return ok;
 }
@@ -308,12 +330,14 @@ static bool trace_step(const struct task *t)
 {
     struct plait_forecast *f = forecast(t, &t->scenes[t->nscene - 1], &t->points[0], NULL);
     struct plait_training_bucket *buckets = allocate(t->model.n, sizeof *buckets);
+    uint32_t *cuts = allocate(t->model.n, sizeof *cuts), ncut;
     struct plait_step_time s;
-    const bool ok = f != NULL && predict_step(t, f, &t->points[0].layout, buckets, &s) &&
+    const bool ok = f != NULL && predict_step(t, f, &t->points[0].layout, cuts, &ncut, buckets, &s) &&
                     trace_write_step(t->options->trace, &t->model, buckets, &s);
 
     plait_forecast_destroy(f);
     free(buckets);
+    free(cuts);
     return ok;
 }
 
@@ -350,6 +374,10 @@ int step_run(const struct scene *scenes, int nscene, const struct plait_shape *s
     if (ok && o->step != NULL && o->trace != NULL)
         ok = trace_step(&t);
     free(changes);
+    for (uint32_t i = 0; i < nalone; i++)
+        free(alone[i].result.cuts);
+    for (uint32_t i = 0; i < 2 * t.n; i++)
+        free(t.points[i / 2].of[i % 2].cuts);
     model_finish(&t.model);
     return !ok;
 }

@@ -10,21 +10,24 @@
 #include "model.h"
 #include "scene.h"
 
-#define MOST_POINTS 64
+#define MOST_POINTS   64
+#define RULE_COMPUTED NRULE /* a rule of a layout: the cuts of plait_forecast_cuts() */
 
 struct result {
     uint64_t time; /* ps */
     char algorithm[PLAIT_MAX_SPEC];
     double exposed, efficiency; /* of a step */
     uint32_t nbucket;
+    uint32_t *cuts; /* [ncut] of RULE_COMPUTED; or NULL */
+    uint32_t ncut;
     char large[256]; /* names of algorithms that were not simulated, with commas between */
 };
 
 struct point {
     char label[40];
-    uint64_t x; /* ranks or bytes */
-    struct layout layout;
-    struct result of[2]; /* on the machine, and on the changed one */
+    uint64_t x;           /* ranks or bytes */
+    struct layout layout; /* or RULE_COMPUTED */
+    struct result of[2];  /* on the machine, and on the changed one */
 };
 
 struct task {

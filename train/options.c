@@ -42,19 +42,18 @@ static bool parse_bucket(struct options *o, const char *flag, const char *value)
         o->bucket = SIZE_MAX;
         return true;
     }
-    if (strcmp(value, "computed") == 0) {
-        o->bucket = BUCKET_COMPUTED;
+    if (o->recalled && strcmp(value, "computed") == 0) { /* a run from before 0.1.0: the size is chosen */
+        o->bucket = BUCKET_CHOSEN;
         return true;
     }
-    return (plait_parse_bytes(value, &o->bucket) && o->bucket < BUCKET_COMPUTED) ||
-           complain("%s %s: must be bytes, as 1M or 512K, or computed; 0 sends each tensor alone, 'all' all in one",
-                    flag, value);
+    return (plait_parse_bytes(value, &o->bucket) && o->bucket < BUCKET_CHOSEN) ||
+           complain("%s %s: must be bytes, as 1M or 512K; 0 sends each tensor alone, 'all' all in one", flag, value);
 }
 
 static bool print_bucket(const struct options *o, char *out, size_t room)
 {
-    if (o->bucket == SIZE_MAX || o->bucket == BUCKET_COMPUTED)
-        snprintf(out, room, o->bucket == SIZE_MAX ? "all" : "computed");
+    if (o->bucket == SIZE_MAX)
+        snprintf(out, room, "all");
     else
         snprintf(out, room, o->bucket % 1024 == 0 ? "%zuK" : "%zu",
                  o->bucket % 1024 == 0 ? o->bucket / 1024 : o->bucket);
@@ -311,7 +310,7 @@ static const struct row rows[] = {
     CHOSEN("payload", payload, payloads, "gradients travel as fp32, bf16 or fp16 (bf16; fp32 with --reproducible)",
            .kept = KEPT),
     OWN("bucket", "SIZE", parse_bucket,
-        "bucket size in bytes; 0: each tensor alone; computed: from the first steps (chosen)", .print = print_bucket,
+        "bucket size in bytes; 0: each tensor alone (an eighth of the gradients, 64K to 4M)", .print = print_bucket,
         .kept = KEPT, .need = &synchronous),
     SWITCHED("overlap", overlap, "exchange buckets during the backward pass (on)", .need = &synchronous),
     ROW(OPTION_TO(PARSED, "algo", "SPEC", NULL,

@@ -18,8 +18,7 @@
 #include <stdint.h>
 
 enum { OPTIONS_MOST = 90 };
-#define BUCKET_CHOSEN   (SIZE_MAX - 1)
-#define BUCKET_COMPUTED (SIZE_MAX - 2)
+#define BUCKET_CHOSEN (SIZE_MAX - 1)
 
 enum command { COMMAND_TRAIN, COMMAND_MAKE_DATA, COMMAND_PLOT };
 

@@ -27,7 +27,6 @@ struct progress {
     struct totals window;              /* totals since then */
     double window_begin;               /* of the totals that the line shows, over a shorter time */
     struct totals recent;
-    bool told; /* what computed buckets expose, or that there are none */
 };
 
 /* ---- log.jsonl ----------------------------------------------------------------------------------- */
@@ -261,32 +260,10 @@ static void log_step(struct progress *p, const struct run *r)
     p->log_begin = plait_clock();
 }
 
-/* Once: when computed buckets are there to stay, and measured. */
-static void tell_buckets(struct progress *p, const struct run *r)
-{
-    struct plait_fusion_computed c;
-
-    if (p->told)
-        return;
-    p->told = r->fusion == NULL || plait_fusion_computed(r->fusion, &c) != PLAIT_OK;
-    if (p->told || c.computed < 2 || c.seen <= 0)
-        return;
-    p->told = true;
-    json_t *object = event(p, r, "buckets");
-    json_object_set_new(object, "buckets", json_integer(plait_fusion_nbucket(r->fusion)));
-    set(object, "predicted_exposed", c.predicted);
-    set(object, "seen_exposed", c.seen);
-    set(object, "first_exposed", c.first);
-    write_line(p, object);
-    progress_say(p, "buckets: %u, computed; of a step %.2f ms are exposed (predicted %.2f ms; before %.2f ms)",
-                 plait_fusion_nbucket(r->fusion), 1e3 * c.seen, 1e3 * c.predicted, 1e3 * c.first);
-}
-
 void progress_step(struct progress *p, const struct run *r, const struct totals *sum)
 {
     if (p == NULL)
         return;
-    tell_buckets(p, r);
     /* A rank that does not step with the others counts for all: as many times its images and waits. */
     for (uint32_t rank = 0; rank < (r->together ? 1 : r->nrank); rank++) {
         totals_add(&p->window, sum);

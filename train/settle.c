@@ -36,10 +36,6 @@ bool options_check(const struct options *o)
         return complain("--decoder nvjpeg: nvJPEG decodes on a GPU: add --device cuda, or use --decoder cpu");
     if (o->reproducible && o->nondeterministic)
         return complain("--reproducible --nondeterministic: they contradict each other; leave one out");
-    if (o->bucket == BUCKET_COMPUTED && o->cuda)
-        return complain(
-            "--bucket computed --device cuda: the host does not see when a GPU's gradients are ready; give a "
-            "size, as --bucket 25M");
     if (o->plot != NULL && !value_picture("--plot", o->plot))
         return false;
     if (o->resume != NULL && o->run != NULL)

@@ -145,21 +145,6 @@ static size_t usual_bucket(const struct run *r)
     return eighth < 65536 ? 65536 : eighth < (size_t)4 << 20 ? eighth : (size_t)4 << 20;
 }
 
-/*
- * Computed buckets differ from run to run. That changes no bits where the order of sums is given, or each is of two
- * gradients. A dry run makes no steps. The host does not know when a GPU has computed a gradient.
- */
-static struct plait_layout layout_of(const struct run *r)
-{
-    const bool sound = r->nrank > 1 && (r->nrank == 2 || r->o->reproducible) && !r->o->dry_run && r->stream == NULL;
-    const size_t bucket = r->o->bucket;
-
-    if (bucket == BUCKET_COMPUTED || (bucket == BUCKET_CHOSEN && sound))
-        return (struct plait_layout){ .rule = PLAIT_LAYOUT_COMPUTED };
-    return (struct plait_layout){ .rule = PLAIT_LAYOUT_THRESHOLD,
-                                  .threshold = bucket == BUCKET_CHOSEN ? usual_bucket(r) : bucket };
-}
-
 /* The library's memory of a GPU is what is left by that of passes. */
 static void must_fit(const struct run *r, enum plait_status status, const char *what)
 {
@@ -184,7 +169,7 @@ static void make_buckets(struct run *r)
     f.name = "gradients";
     f.tensors = tensors;
     f.ntensor = r->ntensor;
-    f.layout = layout_of(r);
+    f.layout.threshold = o->bucket == BUCKET_CHOSEN ? usual_bucket(r) : o->bucket;
     f.payload = o->payload == r->gradient_type ? PLAIT_NDTYPE : o->payload;
     f.reproducible = o->reproducible;
     f.stream = r->stream;

@@ -13,6 +13,8 @@
  *     struct plait_training t = { tensors, ready, 161, compute, { PLAIT_LAYOUT_THRESHOLD, 4 << 20 }, PLAIT_NDTYPE };
  *     plait_forecast_step(forecast, &t, NULL, &step);
  *
+ *     plait_forecast_cuts(forecast, &t, cuts, &ncut);       better buckets: fusion.h, PLAIT_LAYOUT_CUTS
+ *
  *     plait_forecast_destroy(forecast);
  *
  * Times are in picoseconds.
@@ -74,7 +76,7 @@ struct plait_training {
     const uint64_t *ready;              /* [ntensor] time from the step's start until each gradient is ready */
     uint32_t ntensor;
     uint64_t compute;           /* forward and backward pass; at least the latest ready time */
-    struct plait_layout layout; /* as in plait_fusion_options; PLAIT_LAYOUT_COMPUTED: the best from predicted times */
+    struct plait_layout layout; /* as in plait_fusion_options */
     enum plait_dtype payload;   /* likewise */
 };
 
@@ -106,6 +108,21 @@ struct plait_step_time {
  */
 PLAIT_API enum plait_status plait_forecast_step(struct plait_forecast *forecast, const struct plait_training *training,
                                                 struct plait_training_bucket *buckets, struct plait_step_time *out);
+
+/**
+ * The cuts with which the last collective ends as early as possible, and of those the fewest. With ready times that
+ * were measured, such as those of a plait_fusion_trace(), this tunes a fusion: give it the cuts as PLAIT_LAYOUT_CUTS.
+ *
+ * training  its layout is ignored. `compute` need only be as late as the last ready time
+ * cuts      [training.ntensor] gets the first tensors of all buckets but the first
+ * ncut      their number
+ * Times between those of simulated sizes are interpolated. If types differ, a bucket's time is that of its bytes in the
+ * first tensor's payload type.
+ * Errors: as plait_forecast_step(); PLAIT_ERR_ARG: more than 4096 tensors
+ * Cost:   O(n^2) for each bucket
+ */
+PLAIT_API enum plait_status plait_forecast_cuts(struct plait_forecast *forecast, const struct plait_training *training,
+                                                uint32_t *cuts, uint32_t *ncut);
 
 /**
  * When gradients are ready, from FLOPs.

@@ -37,13 +37,9 @@
  *         plait_fusion_gather() spreads the weights that the stream has written, and later operations find them all.
  *         Not while the stream is captured. Factors, shards and `check` work as on the host, but for the last digits of
  *         sums of squares.
- * Computed layouts: with PLAIT_LAYOUT_COMPUTED every rank ends each of the first 12 steps with
- *          plait_fusion_wait_all(), while no other thread calls a function of the fusion. In the first 4 steps each
- *          bucket has an eighth of the bytes that are left. At the end of steps 4 and 8 the ranks agree on new buckets;
- *          then these stay. Addresses stay all the time: all tensors of a type lie one after the other in library
- *          memory. Sums of more than two ranks may differ in the last bits from run to run, as buckets do; options.
- *          reproducible prevents it. If types differ, cuts are those of all types, and a bucket's time is predicted as
- *          if all its tensors had one type.
+ * Tuning: the best buckets depend on the network, the machine and the ranks. Trace some steps (options.trace,
+ *         plait_fusion_trace()). `plait-plan simulate --step TRACE` compares layouts on a machine; its layout
+ *         `computed` and plait_forecast_cuts() (forecast.h) give the cuts that expose the least, for PLAIT_LAYOUT_CUTS.
  * Thread: ready and skip from any threads at once; waits from any threads; creation and destruction by one,
  *         while nothing is in flight.
  */
@@ -69,19 +65,16 @@ struct plait_tensor { /* a gradient */
 enum plait_layout_rule {
     /* As gradients appear; a bucket is full when it has `threshold` bytes. A tensor of that size has its own bucket. */
     PLAIT_LAYOUT_THRESHOLD,
-    /* A new bucket begins at each of the tensors in `cuts` (Jia et al. 2018: two segments). */
+    /*
+     * A new bucket begins at each of the tensors in `cuts` (Jia et al. 2018: two segments). plait_forecast_cuts()
+     * (forecast.h) finds the best ones from the times of a trace.
+     */
     PLAIT_LAYOUT_CUTS,
     /*
      * The g-th bucket, from 0, holds the tensors 3 g^3 to 3 (g+1)^3 - 1 (Yamazaki et al. 2019): small buckets first,
      * which start early; large ones in the middle; the last one holds the rest and is mostly small.
      */
-    PLAIT_LAYOUT_CUBIC,
-    /*
-     * The first steps are measured: when each tensor is ready on the slowest rank, and how long buckets take meanwhile.
-     * From these times the library computes the buckets that expose the least, and among those the fewest. See
-     * plait_fusion_computed().
-     */
-    PLAIT_LAYOUT_COMPUTED
+    PLAIT_LAYOUT_CUBIC
 };
 
 struct plait_layout {
@@ -196,9 +189,8 @@ PLAIT_API enum plait_status plait_fusion_wait(struct plait_fusion *fusion, uint3
  * Wait for every bucket that has a ready or skipped tensor: the end of a step. Returns at once if there is none.
  *
  * result  of the rounds that ended since the last call; NULL is allowed
- * Order:  any; with PLAIT_LAYOUT_COMPUTED collective at the end of each of the first steps, see above
- * Errors: as plait_fusion_wait(). When a computed layout changes also PLAIT_ERR_ARG (a group is open; call again when
- *         it is not) and PLAIT_ERR_NOMEM
+ * Order:  any
+ * Errors: as plait_fusion_wait()
  */
 PLAIT_API enum plait_status plait_fusion_wait_all(struct plait_fusion *fusion, struct plait_fusion_result *result);
 
@@ -262,25 +254,6 @@ PLAIT_API enum plait_status plait_fusion_times(struct plait_fusion *fusion, stru
  * Errors: PLAIT_ERR_ARG (no options.trace), PLAIT_ERR_SYSTEM on every rank (the file cannot be written)
  */
 PLAIT_API enum plait_status plait_fusion_trace(struct plait_fusion *fusion, const char *path);
-
-/*
- * The exposed time of a step, in seconds: from this rank's last gradient that becomes ready to the end of the last
- * bucket, the median of three steps.
- */
-struct plait_fusion_computed {
-    uint32_t computed; /* layouts computed so far; after 2 the layout stays */
-    double predicted;  /* with the present layout, of the slowest rank; 0: it is the first */
-    double seen;       /* with the present layout; 0: not yet measured */
-    double first;      /* with the layout of the first steps; 0: not yet measured */
-};
-
-/**
- * Results of PLAIT_LAYOUT_COMPUTED.
- *
- * Thread: as plait_fusion_wait_all()
- * Errors: PLAIT_ERR_ARG (another rule)
- */
-PLAIT_API enum plait_status plait_fusion_computed(struct plait_fusion *fusion, struct plait_fusion_computed *out);
 
 /* A bucket of the layout. */
 struct plait_fusion_bucket {

@@ -11,6 +11,7 @@
 
 /* ---- Memory -------------------------------------------------------------------- */
 
+/* Before find_gradients(). */
 static bool lives_in_bucket(const struct plait_fusion *f, uint32_t tensor)
 {
     return f->tensors[tensor].data == NULL;
@@ -72,10 +73,9 @@ static enum plait_status allocate(struct plait_fusion *f)
     void *memory = NULL;
 
     f->buckets = calloc(n, sizeof *f->buckets);
-    f->homes = calloc(f->ntensor, sizeof *f->homes);
     f->pieces = calloc(f->ntensor, sizeof *f->pieces);
     f->piece_of = calloc(f->ntensor, sizeof *f->piece_of);
-    if (f->buckets == NULL || f->homes == NULL || f->pieces == NULL || f->piece_of == NULL)
+    if (f->buckets == NULL || f->pieces == NULL || f->piece_of == NULL)
         return plait_fail_memory("out of memory for %u buckets", n);
     for (uint32_t k = 0; k < n; k++)
         plait_bucket_open(&f->buckets[k], 0, f->flat.buckets[k].ntensor);
@@ -89,19 +89,14 @@ static enum plait_status allocate(struct plait_fusion *f)
     return status;
 }
 
-static void find_homes(struct plait_fusion *f)
+static void find_gradients(struct plait_fusion *f)
 {
     for (uint32_t t = 0; t < f->ntensor; t++) {
         const struct plait_place *p = &f->flat.places[t];
-        const struct plait_bucket *b = &f->buckets[p->bucket];
-        struct plait_home *home = &f->homes[t];
-        home->payload = b->payload + p->start * plait_dtype_size(f->flat.buckets[p->bucket].type);
-        if (!lives_in_bucket(f, t))
-            home->gradient = f->tensors[t].data;
-        else if (has_payload_type(f, t))
-            home->gradient = home->payload;
-        else
-            home->gradient = b->gradients + p->start * plait_dtype_size(f->tensors[t].type);
+        if (lives_in_bucket(f, t) && has_payload_type(f, t))
+            f->tensors[t].data = plait_fusion_payload(f, t);
+        else if (lives_in_bucket(f, t))
+            f->tensors[t].data = f->buckets[p->bucket].gradients + p->start * plait_dtype_size(f->tensors[t].type);
     }
 }
 
@@ -120,7 +115,7 @@ static void cut_pieces(struct plait_fusion *f)
             continue;
         struct plait_piece *piece = &f->pieces[f->npiece++];
         *piece = (struct plait_piece){ .tensor = t, .start = from - p->start, .count = to - from };
-        piece->gradient = f->homes[t].gradient + piece->start * plait_dtype_size(f->tensors[t].type);
+        piece->gradient = (char *)f->tensors[t].data + piece->start * plait_dtype_size(f->tensors[t].type);
         if (f->options.weights != PLAIT_NDTYPE)
             piece->weight = (char *)plait_fusion_weights(f, t) + piece->start * plait_dtype_size(f->options.weights);
     }
@@ -155,86 +150,34 @@ static enum plait_status bind_bucket(struct plait_fusion *f, uint32_t k)
     return plait_allgather(f->comm, weights + f->rank * share * size, weights, share, f->options.weights, &call);
 }
 
-static enum plait_status bind_buckets(struct plait_fusion *f)
-{
-    enum plait_status status = PLAIT_OK;
-
-    for (uint32_t k = 0; status == PLAIT_OK && k < f->flat.nbucket; k++)
-        status = bind_bucket(f, k);
-    return status;
-}
-
-static void drop_buckets(struct plait_flat *flat, struct plait_bucket *buckets)
-{
-    for (uint32_t k = 0; buckets != NULL && k < flat->nbucket; k++) {
-        plait_object_drop(&buckets[k].request);
-        plait_object_drop(&buckets[k].gather);
-    }
-    free(buckets);
-    plait_flat_free(flat);
-}
-
-/* ---- Layouts ---------------------------------------------------------------------------------------------- */
-
-/* A computed layout begins with one bucket of each type, for the memory. Its later buckets are parts of these. */
 enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct plait_layout *layout)
 {
-    static const struct plait_layout whole = { .rule = PLAIT_LAYOUT_THRESHOLD, .threshold = SIZE_MAX };
-    const bool computed = layout->rule == PLAIT_LAYOUT_COMPUTED;
     const uint32_t nshard = f->options.sharded ? f->nrank : 1;
-    enum plait_status status =
-        plait_flat_make(f->tensors, f->ntensor, computed ? &whole : layout, f->options.payload, nshard, &f->flat);
+    enum plait_status status = plait_flat_make(f->tensors, f->ntensor, layout, f->options.payload, nshard, &f->flat);
 
     if (status == PLAIT_OK)
         status = allocate(f);
     if (status != PLAIT_OK)
         return status;
-    find_homes(f);
-    status = computed ? plait_computed_create(f) : bind_buckets(f);
-    if (status != PLAIT_OK)
-        return status;
+    find_gradients(f);
     cut_pieces(f);
     f->streaming = f->flat.bytes > plait_object_cache(f->comm);
-    return f->stream != NULL ? plait_fusion_device_make(f) : PLAIT_OK;
-}
-
-enum plait_status plait_fusion_change_layout(struct plait_fusion *f, const struct plait_layout *layout, uint32_t round)
-{
-    struct plait_flat flat, old = f->flat;
-    struct plait_bucket *buckets = NULL, *old_buckets = f->buckets;
-    enum plait_status status = plait_flat_make(f->tensors, f->ntensor, layout, f->options.payload, 1, &flat);
-
-    if (status == PLAIT_OK && (buckets = calloc(flat.nbucket, sizeof *buckets)) == NULL)
-        status = plait_fail_memory("out of memory for %u buckets", flat.nbucket);
-    if (status != PLAIT_OK) {
-        plait_flat_free(&flat);
-        return status;
-    }
-    for (uint32_t k = 0; k < flat.nbucket; k++) {
-        plait_bucket_open(&buckets[k], round, flat.buckets[k].ntensor);
-        buckets[k].begun = round;
-    }
-    plait_object_lock(f->comm);
-    f->flat = flat;
-    f->buckets = buckets;
-    for (uint32_t k = 0; k < flat.nbucket; k++) {
-        char *alone = travels_from(f, k);
-        buckets[k].payload = alone != NULL ? alone : f->homes[flat.buckets[k].first].payload;
-    }
-    plait_object_unlock(f->comm);
-    drop_buckets(&old, old_buckets);
-    plait_trace_forget(f->trace); /* its numbers are of the old buckets */
-    return bind_buckets(f);
+    for (uint32_t k = 0; status == PLAIT_OK && k < f->flat.nbucket; k++)
+        status = bind_bucket(f, k);
+    return status == PLAIT_OK && f->stream != NULL ? plait_fusion_device_make(f) : status;
 }
 
 void plait_fusion_drop_layout(struct plait_fusion *f)
 {
     if (f->stream != NULL)
         plait_fusion_device_drop(f);
-    drop_buckets(&f->flat, f->buckets);
-    plait_computed_destroy(f->computed);
+    for (uint32_t k = 0; f->buckets != NULL && k < f->flat.nbucket; k++) {
+        plait_object_drop(&f->buckets[k].request);
+        plait_object_drop(&f->buckets[k].gather);
+    }
+    free(f->buckets);
+    plait_flat_free(&f->flat);
     plait_mem_free(f->memory);
-    free(f->homes);
     free(f->pieces);
     free(f->piece_of);
 }

@@ -20,9 +20,8 @@ static const char *make_packing(struct plait_fusion *f, uint32_t bucket, bool pi
         const struct plait_piece *piece = f->piece_of[t] != PLAIT_NO_PIECE ? &f->pieces[f->piece_of[t]] : NULL;
         if (f->flat.places[t].bucket != bucket || (pieces && piece == NULL))
             continue;
-        char *gradient = f->homes[t].gradient;
-        b->in_place &= gradient == f->homes[t].payload;
-        segments[n++] = (struct plait_segment){ pieces ? piece->gradient : gradient, f->tensors[t].type,
+        b->in_place &= f->tensors[t].data == plait_fusion_payload(f, t);
+        segments[n++] = (struct plait_segment){ pieces ? piece->gradient : f->tensors[t].data, f->tensors[t].type,
                                                 f->flat.places[t].start + (pieces ? piece->start : 0),
                                                 pieces ? piece->count : f->tensors[t].count };
     }

@@ -200,7 +200,7 @@ enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, doub
 
 void *plait_fusion_data(struct plait_fusion *f, uint32_t tensor)
 {
-    return f != NULL && tensor < f->ntensor ? f->homes[tensor].gradient : NULL;
+    return f != NULL && tensor < f->ntensor ? f->tensors[tensor].data : NULL;
 }
 
 void *plait_fusion_weights(struct plait_fusion *f, uint32_t tensor)

@@ -4,8 +4,7 @@
  *
  * layout.c lays tensors out in buckets; buckets.c makes what a layout needs; options.c checks and compares options;
  * step.c packs and begins a bucket when its last tensor is ready; pass.c copies, casts and scales; device.c does the
- * same on GPUs; trace.c keeps times. cut.c finds the best buckets from times, which computed.c measures in the first
- * steps.
+ * same on GPUs; trace.c keeps times. cut.c finds the best buckets from times, for forecasts (plait/forecast.h).
  *
  * A fusion has its own communicator. The progress of this communicator begins and unpacks buckets, under its lock.
  * ready() and skip() take no lock: they mark the tensor, count down its bucket, and keep the communicator among the
@@ -46,11 +45,6 @@ struct plait_flat { /* the place of each tensor: a pure function of tensors and 
     size_t bytes;               /* of payload */
 };
 
-struct plait_home { /* addresses of a tensor, which stay when a computed layout changes its bucket */
-    char *gradient;
-    char *payload; /* the caller's memory if it is alone in its first bucket, and travels in place */
-};
-
 struct plait_bucket {
     _Atomic uint64_t state;  /* high half: rounds that have ended; low half: tensors not yet marked in the next one */
     _Atomic uint32_t coming; /* on a device: tensors of the next round whose gradients are not on the stream yet */
@@ -77,14 +71,13 @@ struct plait_fusion {
     bool streaming; /* the payload's start would be evicted from the cache before it is read */
     char name[64];
     uint32_t ntensor;
-    struct plait_tensor *tensors; /* [ntensor] the names lie after the array */
+    struct plait_tensor
+        *tensors; /* [ntensor] data: of the gradient, wherever it lies; the names are behind the array */
     struct plait_fusion_options options;
     char algorithm[PLAIT_MAX_SPEC];
 
     struct plait_flat flat;
-    struct plait_bucket *buckets;    /* [flat.nbucket] */
-    struct plait_home *homes;        /* [ntensor] */
-    struct plait_computed *computed; /* or NULL */
+    struct plait_bucket *buckets; /* [flat.nbucket] */
 
     char *memory; /* library memory of all buckets */
     struct plait_piece *pieces;
@@ -128,6 +121,14 @@ static inline bool plait_fusion_skips(const struct plait_fusion *f, uint32_t ten
     return atomic_load_explicit(&f->marks[tensor], memory_order_relaxed) & PLAIT_FUSION_SKIPPED;
 }
 
+/* The place of a tensor's sum in its bucket's payload. */
+static inline char *plait_fusion_payload(const struct plait_fusion *f, uint32_t tensor)
+{
+    const struct plait_place *p = &f->flat.places[tensor];
+
+    return f->buckets[p->bucket].payload + p->start * plait_dtype_size(f->flat.buckets[p->bucket].type);
+}
+
 /* Rounds of a bucket that have ended; tensors missing for the next round. */
 static inline uint32_t plait_bucket_ended(const struct plait_bucket *b)
 {
@@ -157,23 +158,7 @@ void plait_flat_free(struct plait_flat *flat);
 
 /* buckets.c: make all that a layout needs. After an error drop() frees the parts that were made. */
 enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct plait_layout *layout);
-/* Computed: cut the memory into other buckets, of which `round` rounds have ended. Nothing is marked or in flight. */
-enum plait_status plait_fusion_change_layout(struct plait_fusion *f, const struct plait_layout *layout, uint32_t round);
 void plait_fusion_drop_layout(struct plait_fusion *f);
-
-/*
- * computed.c. create: lay tensors out for the first steps; the fusion has one bucket of each type. It frees nothing
- * after an error. allows: may this round begin? Not while the layout of the rounds before must still change. ready: the
- * tensor is ready in its `round`; any thread. bucket: its packing begins in its `round`, or its unpacking ends; under
- * the comm's lock. step: all rounds that began have ended; if enough are measured, compute the next layout; collective
- * then.
- */
-enum plait_status plait_computed_create(struct plait_fusion *f);
-void plait_computed_destroy(struct plait_computed *c);
-bool plait_computed_allows(const struct plait_fusion *f, uint32_t round);
-void plait_computed_ready(struct plait_fusion *f, uint32_t tensor, uint32_t round);
-void plait_computed_bucket(struct plait_fusion *f, uint32_t bucket, uint32_t round, bool ends);
-enum plait_status plait_computed_step(struct plait_fusion *f);
 
 /* step.c: progress, and the tensors that a rank lacks. Marks of ranks on other hosts are not visible. */
 extern const struct plait_owned plait_fusion_owned;
@@ -221,7 +206,6 @@ enum plait_trace_kind {
 };
 struct plait_trace *plait_trace_create(void); /* NULL: out of memory */
 void plait_trace_destroy(struct plait_trace *trace);
-void plait_trace_forget(struct plait_trace *trace); /* all events */
 double plait_trace_now(const struct plait_trace *trace);
 void plait_trace_add(struct plait_trace *trace, enum plait_trace_kind kind, uint32_t number, double begin);
 void plait_trace_waited(struct plait_trace *trace);

@@ -5,27 +5,10 @@
 #include "base/bytes.h"
 #include "base/ranges.h"
 #include "base/status.h"
-#include "cut.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Shards move with their buckets, but the optimiser's state does not. Work on a GPU is enqueued, not timed. */
-static enum plait_status check_computed(const struct plait_fusion_options *o)
-{
-    if (o->ntensor > PLAIT_MOST_CUT_TENSORS)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_fusion_create: layout.rule is PLAIT_LAYOUT_COMPUTED, which takes at most %d tensors, "
-                          "but ntensor is %u; use another rule",
-                          PLAIT_MOST_CUT_TENSORS, o->ntensor);
-    if (o->sharded || o->stream != NULL)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_fusion_create: layout.rule is PLAIT_LAYOUT_COMPUTED, which is not possible with %s; "
-                          "use another rule",
-                          o->sharded ? "sharded: shards would move between ranks" : "stream: a GPU's times");
-    return PLAIT_OK;
-}
 
 static enum plait_status check_layout(const struct plait_layout *l, uint32_t ntensor)
 {
@@ -112,7 +95,7 @@ enum plait_status plait_fusion_check_options(const struct plait_fusion_options *
           o->payload == PLAIT_NDTYPE || o->payload == PLAIT_FLOAT16 || o->payload == PLAIT_BFLOAT16 },
         { "weights", "a type, with sharded, or PLAIT_NDTYPE", o->weights,
           o->weights == PLAIT_NDTYPE || (o->sharded && plait_dtype_size(o->weights) > 0) },
-        { "layout.rule", "one of PLAIT_LAYOUT_*", o->layout.rule, (unsigned)o->layout.rule <= PLAIT_LAYOUT_COMPUTED },
+        { "layout.rule", "one of PLAIT_LAYOUT_*", o->layout.rule, (unsigned)o->layout.rule <= PLAIT_LAYOUT_CUBIC },
         { "tensors", "[ntensor]", o->tensors != NULL, o->tensors != NULL },
         { "ntensor", "1 to 1048576", o->ntensor, o->ntensor > 0 && o->ntensor <= 1 << 20 },
     };
@@ -123,8 +106,6 @@ enum plait_status plait_fusion_check_options(const struct plait_fusion_options *
         s = check_device(o);
     if (s == PLAIT_OK)
         s = check_apart(o);
-    if (s == PLAIT_OK && o->layout.rule == PLAIT_LAYOUT_COMPUTED)
-        s = check_computed(o);
     return s == PLAIT_OK ? check_layout(&o->layout, o->ntensor) : s;
 }
 
@@ -132,7 +113,7 @@ enum plait_status plait_fusion_check_options(const struct plait_fusion_options *
 
 static void describe_layout(const struct plait_layout *l, FILE *f)
 {
-    static const char *const rules[] = { "threshold", "cuts", "cubic", "computed" };
+    static const char *const rules[] = { "threshold", "cuts", "cubic" };
 
     fprintf(f, "layout %s", rules[l->rule]);
     if (l->rule == PLAIT_LAYOUT_THRESHOLD)

@@ -63,10 +63,6 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
     struct plait_bucket *b = &f->buckets[f->flat.places[tensor].bucket];
     const uint32_t round = plait_bucket_ended(b) + 1;
     uint32_t before = atomic_load_explicit(&f->marks[tensor], memory_order_relaxed);
-    if (!plait_computed_allows(f, round))
-        return refuse(f, call, tensor,
-                      "begins the next step, but the computed layout changes before: call plait_fusion_wait_all() "
-                      "at the end of each step");
     if (plait_mark_round(before) != round - 1 || /* a round ends only when all its tensors are marked */
         !atomic_compare_exchange_strong(&f->marks[tensor], &before, skipped ? round | PLAIT_FUSION_SKIPPED : round))
         return refuse(f, call, tensor,
@@ -78,7 +74,6 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
     }
     plait_owner_pends(f->comm); /* before the count-down, after which the round may end */
     plait_trace_ready(f->trace, tensor);
-    plait_computed_ready(f, tensor, round);
     raise_to(&f->latest, round);
     if ((uint32_t)atomic_fetch_sub_explicit(&b->state, 1, memory_order_acq_rel) == 1)
         plait_owner_wake(); /* the bucket is complete */
@@ -97,19 +92,19 @@ enum plait_status plait_fusion_skip(struct plait_fusion *f, uint32_t tensor)
 
 /* ---- Copies into the payload, and of the results out of it ------------------------------------------------- */
 
-/* The payload of a bucket from element `start` on. */
-static struct plait_vector payload_at(const struct plait_fusion *f, uint32_t bucket, size_t start)
+/* The payload from element `start` of a tensor on. */
+static struct plait_vector payload_at(const struct plait_fusion *f, uint32_t tensor, size_t start)
 {
-    const struct plait_slab *s = &f->flat.buckets[bucket];
+    const enum plait_dtype type = f->flat.buckets[f->flat.places[tensor].bucket].type;
 
-    return (struct plait_vector){ f->buckets[bucket].payload + start * plait_dtype_size(s->type), s->type };
+    return (struct plait_vector){ plait_fusion_payload(f, tensor) + start * plait_dtype_size(type), type };
 }
 
-static void pack_tensor(const struct plait_fusion *f, uint32_t t, uint32_t bucket)
+static void pack_tensor(const struct plait_fusion *f, uint32_t t)
 {
     const struct plait_tensor *x = &f->tensors[t];
-    const struct plait_vector to = payload_at(f, bucket, f->flat.places[t].start);
-    const struct plait_vector from = { f->homes[t].gradient, x->type };
+    const struct plait_vector to = payload_at(f, t, 0);
+    const struct plait_vector from = { x->data, x->type };
 
     if (plait_fusion_skips(f, t))
         memset(to.data, 0, x->count * plait_dtype_size(to.type));
@@ -127,12 +122,12 @@ static void pack_bucket(struct plait_fusion *f, uint32_t bucket)
     }
     for (uint32_t t = s->first; t <= s->last; t++)
         if (f->flat.places[t].bucket == bucket)
-            pack_tensor(f, t, bucket);
+            pack_tensor(f, t);
 }
 
-static void unpack_piece(struct plait_fusion *f, struct plait_piece *piece, uint32_t bucket)
+static void unpack_piece(struct plait_fusion *f, struct plait_piece *piece)
 {
-    const struct plait_vector from = payload_at(f, bucket, f->flat.places[piece->tensor].start + piece->start);
+    const struct plait_vector from = payload_at(f, piece->tensor, piece->start);
     const struct plait_vector to = { piece->gradient, f->tensors[piece->tensor].type };
     const bool apart = to.data != from.data;
     double *square = f->options.check ? &piece->square : NULL;
@@ -152,7 +147,7 @@ static void unpack_bucket(struct plait_fusion *f, uint32_t bucket)
     }
     for (uint32_t t = s->first; t <= s->last; t++)
         if (f->flat.places[t].bucket == bucket && f->piece_of[t] != PLAIT_NO_PIECE)
-            unpack_piece(f, &f->pieces[f->piece_of[t]], bucket);
+            unpack_piece(f, &f->pieces[f->piece_of[t]]);
 }
 
 /* ---- Progress, under the comm's lock ---------------------------------------------------------------------- */
@@ -167,7 +162,6 @@ static void begin(struct plait_fusion *f, uint32_t k)
     struct plait_bucket *b = &f->buckets[k];
 
     const double start = plait_trace_now(f->trace);
-    plait_computed_bucket(f, k, b->begun + 1, false);
     pack_bucket(f, k);
     plait_trace_add(f->trace, PLAIT_TRACE_PACK, k, start);
     b->began = plait_trace_now(f->trace);
@@ -188,7 +182,6 @@ static void unpack(struct plait_fusion *f, uint32_t k)
     plait_trace_change(f->trace, -1, 0);
     const double start = plait_trace_now(f->trace);
     unpack_bucket(f, k);
-    plait_computed_bucket(f, k, b->begun, true);
     plait_trace_add(f->trace, PLAIT_TRACE_UNPACK, k, start);
     b->unpacked = true;
 }
@@ -373,8 +366,6 @@ enum plait_status plait_fusion_wait_all(struct plait_fusion *f, struct plait_fus
             if (f->flat.places[t].bucket == k)
                 atomic_store_explicit(&f->waited[t], round, memory_order_relaxed);
     }
-    if (status == PLAIT_OK)
-        status = plait_computed_step(f);
     plait_trace_waited(f->trace);
     const int finite = status == PLAIT_OK ? !atomic_exchange(&f->infinite, 0) : 0;
     if (status == PLAIT_OK && result != NULL)

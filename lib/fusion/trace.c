@@ -48,12 +48,6 @@ void plait_trace_destroy(struct plait_trace *t)
     free(t);
 }
 
-void plait_trace_forget(struct plait_trace *t)
-{
-    if (t != NULL)
-        t->n = 0;
-}
-
 /* ---- Events ----------------------------------------------------------------------------------------------- */
 
 double plait_trace_now(const struct plait_trace *t)
@@ -232,7 +226,7 @@ static enum plait_status collect(struct plait_fusion *f, const char *path, size_
         status = plait_broadcast(comm, &written, &written, 1, PLAIT_INT32, 0, NULL);
     if (status == PLAIT_OK && written != PLAIT_OK && f->rank > 0)
         plait_fail((enum plait_status)written, "plait_fusion_trace: rank 0 could not write the file");
-    plait_trace_forget(f->trace);
+    f->trace->n = 0;
     plait_trace_waited(f->trace);
     return status == PLAIT_OK ? (enum plait_status)written : status;
 }

@@ -18,7 +18,7 @@ from ._comm import Comm, Launch, launch, unique_id
 from ._elastic import Elastic
 from ._errors import BY_NAME as _BY_NAME
 from ._errors import Error
-from ._fusion import Computed, Fusion
+from ._fusion import Fusion
 from ._group import group
 from ._interrupt import watch as _watch
 from ._optim import LossScale, Optim, Part, Schedule

@@ -169,8 +169,8 @@ class Comm(Caller):
         """A plait.Fusion of these gradients, {name: array, or (shape, dtype)} in the order in which they become ready.
 
         op            "sum" (default) or "avg"
-        layout        bytes of a bucket (4 MiB), a list of the numbers of tensors at which buckets begin, "cubic" or
-                      "computed": from the first steps, each of which ends with wait_all() on every rank
+        layout        bytes of a bucket (4 MiB), a list of the numbers of tensors at which buckets begin, as
+                      Forecast.cuts() finds them, or "cubic"
         payload       "float16" or "bfloat16": what float32 gradients travel as; None (default): as they are
         round         "once", "hop" or "default", as in Comm.create()
         reproducible  True: bits that do not depend on algorithm or placement; False (default): as the comm says

@@ -3,24 +3,23 @@
 import collections.abc
 import ctypes
 import operator
-import typing
 import warnings
 
 import numpy
 
 from . import _arrays
 from ._errors import ArgError, error_of
-from ._library import ROUNDS, FusionComputed, FusionHandle, FusionOptions, FusionResult, Layout, Tensor, lib
+from ._library import ROUNDS, FusionHandle, FusionOptions, FusionResult, Layout, Tensor, lib
 
 NO_TYPE = 12  # PLAIT_NDTYPE
-THRESHOLD, CUTS, CUBIC, COMPUTED = range(4)
+THRESHOLD, CUTS, CUBIC = range(3)
 _forgotten = []  # arrays that the library may use as long as the process lives
 
 
 def layout_of(name, layout):
-    """An int is a threshold in bytes, a list of tensor numbers are cuts; or "cubic" or "computed"."""
-    if layout in ('cubic', 'computed'):
-        return Layout(rule=CUBIC if layout == 'cubic' else COMPUTED), None
+    """An int is a threshold in bytes, a list of tensor numbers are cuts; or "cubic"."""
+    if layout == 'cubic':
+        return Layout(rule=CUBIC), None
     if isinstance(layout, (list, tuple)):
         cuts = (ctypes.c_uint32 * len(layout))(*map(operator.index, layout))
         return Layout(rule=CUTS, cuts=cuts, ncut=len(cuts)), cuts
@@ -28,15 +27,7 @@ def layout_of(name, layout):
         return Layout(rule=THRESHOLD, threshold=operator.index(layout)), None
     except TypeError:
         raise ArgError(f'{name}: layout is {layout!r}; it must be bytes, a list of the numbers of the first tensors of '
-                       'buckets, "cubic" or "computed"') from None
-
-
-class Computed(typing.NamedTuple):
-    """Results of layout="computed". Times are the exposed seconds of a step; 0.0: not yet known."""
-    computed: int     # layouts computed so far; after 2 the layout stays
-    predicted: float  # with the present layout, of the slowest rank
-    seen: float       # with the present layout
-    first: float      # with the layout of the first steps
+                       'buckets, or "cubic"') from None
 
 
 class Fusion:
@@ -129,12 +120,6 @@ class Fusion:
     def set_scale(self, before=1.0, after=1.0):
         """Factors that gradients are multiplied by before the sum, and sums after it."""
         lib.plait_fusion_set_scale(self._open('set_scale'), before, after)
-
-    def computed(self) -> Computed:
-        """Results of layout="computed"."""
-        c = FusionComputed()
-        lib.plait_fusion_computed(self._open('computed'), ctypes.byref(c))
-        return Computed(c.computed, c.predicted, c.seen, c.first)
 
     def trace(self, path):
         """Write a trace, for ui.perfetto.dev."""

@@ -122,10 +122,6 @@ class FusionResult(Structure):
     _fields_ = [('finite', c_int)]
 
 
-class FusionComputed(Structure):
-    _fields_ = [('computed', c_uint32), ('predicted', c_double), ('seen', c_double), ('first', c_double)]
-
-
 class OptimPart(Structure):
     _fields_ = [('tensor', c_uint32), ('count', c_size_t), ('gradient', c_void_p), ('type', c_int),
                 ('master', c_void_p), ('copy', c_void_p), ('copy_type', c_int), ('flags', c_uint)]
@@ -245,7 +241,6 @@ STRUCTS = {'plait_unique_id': UniqueId, 'plait_user_op': UserOp, 'plait_call': C
            'plait_comm_memory': CommMemory, 'plait_comm_count': CommCount, 'plait_tensor': Tensor,
            'plait_layout': Layout,
            'plait_fusion_options': FusionOptions, 'plait_fusion_result': FusionResult,
-           'plait_fusion_computed': FusionComputed,
            'plait_optim_part': OptimPart, 'plait_optim_options': OptimOptions, 'plait_optim_step': OptimStep,
            'plait_optim_result': OptimResult, 'plait_loss_scale': LossScaleStruct, 'plait_schedule': ScheduleStruct,
            'plait_elastic_options': ElasticOptions, 'plait_elastic_counts': ElasticCounts,
@@ -340,7 +335,6 @@ FUNCTIONS = {
     'plait_fusion_skip': (Status, [_FUSION, c_uint32]),
     'plait_fusion_wait': (Status, [_FUSION, c_uint32]),
     'plait_fusion_wait_all': (Status, [_FUSION, POINTER(FusionResult)]),
-    'plait_fusion_computed': (Status, [_FUSION, POINTER(FusionComputed)]),
     'plait_fusion_comm': (_COMM, [_FUSION]),
     'plait_fusion_trace': (Status, [_FUSION, c_char_p]),
     'plait_optim_create': (Status, [POINTER(OptimOptions), POINTER(POINTER(OptimHandle))]),
@@ -374,6 +368,7 @@ FUNCTIONS = {
     'plait_forecast_algorithm': (c_char_p, [_FORECAST, c_uint32]),
     'plait_forecast_time': (Status, [_FORECAST, c_uint32, _TYPE, c_size_t, _PREDICTION]),
     'plait_forecast_fastest': (Status, [_FORECAST, _TYPE, c_size_t, POINTER(c_char_p), _PREDICTION]),
+    'plait_forecast_cuts': (Status, [_FORECAST, POINTER(Training), POINTER(c_uint32), POINTER(c_uint32)]),
     'plait_forecast_step': (Status, [_FORECAST, POINTER(Training), POINTER(TrainingBucket), POINTER(StepTimeStruct)]),
     'plait_training_ready': (Status, [POINTER(c_uint64), POINTER(c_uint64), c_uint32, c_uint64, POINTER(c_uint64)]),
 }

@@ -358,19 +358,11 @@ class Forecast:
         sizes    elements of each gradient, in the order of their registration
         ready    seconds from the step's start until each is ready
         compute  seconds of the forward and the backward pass
-        layout   as in Comm.fusion(): bytes of a bucket, a list of cuts, "cubic" or "computed"
+        layout   as in Comm.fusion(): bytes of a bucket, a list of cuts, or "cubic"
         payload  "float16" or "bfloat16"; None: as the gradients
         """
-        if len(sizes) != len(ready):
-            raise ArgError(f'step: there are {len(sizes)} sizes, but {len(ready)} ready times')
-        kind, n = _type_of('step', 'dtype', dtype), len(sizes)
-        tensors, times = (Tensor * max(n, 1))(), (ctypes.c_uint64 * max(n, 1))()
-        for k, size in enumerate(sizes):
-            tensors[k].name, tensors[k].count, tensors[k].type = b'gradient', operator.index(size), kind
-            times[k] = _picoseconds('ready', ready[k])
-        rule, _cuts = layout_of('step', layout)
-        training = Training(tensors, times, n, _picoseconds('compute', compute), rule,
-                            NO_TYPE if payload is None else _type_of('step', 'payload', payload))
+        n, training = len(sizes), _training('step', sizes, ready, compute, dtype, payload)
+        training.layout, _cuts = layout_of('step', layout)
         buckets, s = (TrainingBucket * max(n, 1))(), StepTimeStruct()
         lib.plait_forecast_step(self._handle, ctypes.byref(training), buckets, ctypes.byref(s))
         rows = [Bucket(b.first, b.ntensor, b.bytes, _seconds(b.ready), _seconds(b.begin), _seconds(b.end),
@@ -378,10 +370,30 @@ class Forecast:
         return StepTime(_seconds(s.time), _seconds(s.compute), _seconds(s.communication), _seconds(s.exposed), s.bytes,
                         rows)
 
+    def cuts(self, sizes: typing.Sequence[int], ready: typing.Sequence[float], *, dtype: str = 'float32',
+             payload: typing.Optional[str] = None) -> typing.List[int]:
+        """The layout with which the last collective ends as early as possible, for Comm.fusion(); as step()."""
+        training = _training('cuts', sizes, ready, max(ready, default=0), dtype, payload)
+        cuts, n = (ctypes.c_uint32 * max(len(sizes), 1))(), ctypes.c_uint32()
+        lib.plait_forecast_cuts(self._handle, ctypes.byref(training), cuts, ctypes.byref(n))
+        return cuts[:n.value]
 
-def _picoseconds(what, seconds):
+
+def _training(call, sizes, ready, compute, dtype, payload):
+    if len(sizes) != len(ready):
+        raise ArgError(f'{call}: there are {len(sizes)} sizes, but {len(ready)} ready times')
+    kind, n = _type_of(call, 'dtype', dtype), len(sizes)
+    tensors, times = (Tensor * max(n, 1))(), (ctypes.c_uint64 * max(n, 1))()
+    for k, size in enumerate(sizes):
+        tensors[k].name, tensors[k].count, tensors[k].type = b'gradient', operator.index(size), kind
+        times[k] = _picoseconds(call, 'ready', ready[k])
+    return Training(tensors=tensors, ready=times, ntensor=n, compute=_picoseconds(call, 'compute', compute),
+                    payload=NO_TYPE if payload is None else _type_of(call, 'payload', payload))
+
+
+def _picoseconds(call, what, seconds):
     if not 0 <= seconds < 9e6:
-        raise ArgError(f'step: {what} is {seconds}; it must be seconds from 0 to 9e6')
+        raise ArgError(f'{call}: {what} is {seconds}; it must be seconds from 0 to 9e6')
     return round(seconds * 1e12)
 
 

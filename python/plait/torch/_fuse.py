@@ -153,14 +153,14 @@ def _check_layout(layout: Any, ntensor: Optional[int]) -> None:
             raise ArgError(f'fuse: layout is {layout}; its numbers must increase, from 1 to {number} - 1')
 
 
-def fuse(model: torch.nn.Module, *, layout: Any = 'computed', payload: Any = None,
+def fuse(model: torch.nn.Module, *, layout: Any = 4 << 20, payload: Any = None,
          round: str = 'default',  # pylint: disable=redefined-builtin
          reproducible: bool = False, **options: Any) -> DistributedDataParallel:
     """`model` under DistributedDataParallel, whose buckets are replaced by a fusion of Plait's. Averages are DDP's.
 
     model         a module, or a DistributedDataParallel without a hook, whose buckets are then the fusion's tensors
-    layout        "computed" from the first backward passes, "cubic", bytes of a bucket, or a list of the numbers of
-                  tensors at which further buckets begin ([]: one bucket)
+    layout        bytes of a bucket (4 MiB), a list of the numbers of tensors at which further buckets begin ([]: one
+                  bucket), as plait.Forecast.cuts() finds them, or "cubic"
     payload       torch.bfloat16 or torch.float16: what float32 gradients travel as; None: as they are
     round         "once", "hop" or "default", as in Comm.create()
     reproducible  True: bits that do not depend on buckets or algorithm
