@@ -2,10 +2,9 @@
 /*
  * The room call: what the public functions do.
  *
- * coll.c and collv.c have the collectives, send.c the messages, persistent.c persistent requests, group_end.c the
- * groups. spaces.c finds the memory space in which a call's buffers lie. creation.c creates the communicators of a
- * group, while its caller drives pending operations. drive.c is one turn of everything that is pending in a
- * communicator.
+ * coll.c and collv.c have the collectives, send.c the messages, persistent.c persistent requests. coll.c also finds the
+ * memory space in which a call's buffers lie. group_end.c has the groups, and creates their communicators while the
+ * caller drives pending operations. drive.c is one turn of everything that is pending in a communicator.
  *
  * For fusion, optim and elastic: agree.c lets all ranks agree that each is ready and gave the same options. object.c
  * has what these need of their communicator, owner.c begins its operations, device_work.c puts work on a GPU.
@@ -72,7 +71,7 @@ static inline enum plait_status plait_leave(struct plait_comm *comm, enum plait_
     return status;
 }
 
-/* ---- Creation in groups (creation.c): threads create comms while the caller drives pending operations ---------- */
+/* ---- Creation in groups (group_end.c): threads create comms while the caller drives pending operations ---------- */
 
 /* Makes a comm. own: an error of this rank, of which the other ranks are told, and which is returned; or PLAIT_OK. */
 typedef enum plait_status plait_make_comm(const void *args, enum plait_status own, struct plait_comm **out);
@@ -85,13 +84,10 @@ typedef enum plait_status plait_make_comm(const void *args, enum plait_status ow
 enum plait_status plait_group_make(plait_make_comm *make, const void *args, size_t bytes, const struct plait_comm *of,
                                    struct plait_comm **out);
 
-/* Run the creations of a group that ends, unless `e` has an error; note their outcome there; free them. */
-void plait_creations_make(struct plait_creation *first, struct plait_saved_error *e);
-
 /* Everything that is pending in a comm: requests, then messages. */
 extern const struct plait_drive plait_drive;
 
-/* ---- Memory spaces beside the host's, and which of them holds a call's buffers (spaces.c; operation/space.h) ----- */
+/* ---- Memory spaces beside the host's, and which of them holds a call's buffers (coll.c; operation/space.h) ----- */
 
 /* The spaces beside the host's, NULL-ended. Only tests add some, and set plait_other_spaces. */
 #define PLAIT_MOST_SPACES 4

@@ -1,10 +1,136 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Groups of calls: their beginning and their end. */
+/* Groups of calls: their beginning, the communicators that they create, and their end. */
 #include "call.h"
+
+#include "base/interrupt.h"
+#include "base/thread.h"
+#include "bootstrap/frame.h"
 #include "p2p/message.h"
 #include "progress/progress.h"
+#include "progress/wait.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Creations of communicators -------------------------------------------------------------------------- */
+
+struct plait_creation { /* of a comm */
+    struct plait_creation *next;
+    plait_make_comm *make;
+    const void *args;
+    const struct plait_comm *of; /* the comm that it is made from, or NULL */
+    struct plait_creation *then; /* the next from the same comm, in the same thread */
+    bool chained;                /* it follows another in that one's thread */
+    struct plait_comm **out;
+    struct plait_saved_error result;
+    pthread_t thread;
+    int error; /* errno of its thread's start; 0: it has a thread */
+    atomic_bool done;
+    atomic_bool interrupted; /* its waiter was: waits in its thread end */
+};
+
+/* The copied arguments follow it, aligned for any type. */
+#define CREATION ((sizeof(struct plait_creation) + 15) / 16 * 16)
+
+/* Append it to the last creation from the same comm. */
+static void chain(struct plait_creation *c)
+{
+    for (struct plait_creation *e = c->of != NULL ? plait_group.creations : NULL; e != NULL; e = e->next)
+        if (e->of == c->of && e->then == NULL) {
+            e->then = c;
+            c->chained = true;
+            return;
+        }
+}
+
+enum plait_status plait_group_make(plait_make_comm *make, const void *args, size_t bytes, const struct plait_comm *of,
+                                   struct plait_comm **out)
+{
+    struct plait_creation *c = calloc(1, CREATION + bytes);
+
+    if (c == NULL) /* the other ranks must be told */
+        return plait_refuse(make(args, plait_fail_memory("out of memory for a comm"), out));
+    c->make = make;
+    c->args = memcpy((char *)c + CREATION, args, bytes);
+    c->of = of;
+    c->out = out;
+    chain(c);
+    *plait_group.last_creation = c;
+    plait_group.last_creation = &c->next;
+    return PLAIT_OK;
+}
+
+static void make(struct plait_creation *c, enum plait_status own)
+{
+    plait_save_error(&c->result, c->make(c->args, own, c->out));
+}
+
+static void *create(void *arg)
+{
+    struct plait_creation *first = arg;
+
+    plait_interrupt_follow(&first->interrupted);
+    for (struct plait_creation *c = first; c != NULL; c = c->then)
+        make(c, PLAIT_OK);
+    atomic_store(&first->done, true);
+    plait_progress_wake();
+    return NULL;
+}
+
+static bool is_created(void *creation)
+{
+    return atomic_load(&((struct plait_creation *)creation)->done);
+}
+
+static void interrupt_creation(void *creation)
+{
+    atomic_store(&((struct plait_creation *)creation)->interrupted, true);
+}
+
+/* The other ranks wait for this one, or join only when pending operations of this one have ended: drive these. */
+static void tell_why_not(struct plait_creation *first)
+{
+    for (struct plait_creation *c = first; c != NULL; c = c->then) {
+        plait_frame_drive(plait_progress);
+        make(c, plait_fail_errno(first->error, "no thread in which a comm of this group could be created"));
+        plait_frame_drive(NULL);
+    }
+}
+
+/*
+ * A creation waits for all ranks of its comm, and this thread may hold several of them: so each has its own thread.
+ * This one drives pending operations meanwhile: other ranks may wait for those before they join. Creations without a
+ * thread report that once all threads run, as the other ranks may be in these.
+ */
+static void create_all(struct plait_creation *first, struct plait_saved_error *e)
+{
+    for (struct plait_creation *c = first; c != NULL; c = c->next)
+        c->error = c->chained ? 0 : plait_thread_start(&c->thread, create, c);
+    for (struct plait_creation *c = first; c != NULL; c = c->next)
+        if (c->error != 0)
+            tell_why_not(c);
+    for (struct plait_creation *c = first; c != NULL; c = c->next)
+        if (c->error == 0 && !c->chained) {
+            plait_progress_until(is_created, interrupt_creation, c, PLAIT_SPINS_SHARED);
+            pthread_join(c->thread, NULL);
+        }
+    for (struct plait_creation *c = first; c != NULL; c = c->next)
+        plait_collect_error(e, c->result.status, c->result.text);
+}
+
+static void make_creations(struct plait_creation *first, struct plait_saved_error *e)
+{
+    if (e->status == PLAIT_OK)
+        create_all(first, e);
+    while (first != NULL) {
+        struct plait_creation *c = first;
+        first = c->next;
+        free(c);
+    }
+}
+
+/* ---- The group ------------------------------------------------------------------------------------------- */
 
 enum plait_status plait_group_start(void)
 {
@@ -70,7 +196,7 @@ enum plait_status plait_group_end(void)
     refuse_without_comm(first);
     const enum plait_status refused = plait_group.refused.status;
     plait_collect_error(&error, refused, plait_group.refused.text);
-    plait_creations_make(creations, &error);
+    make_creations(creations, &error);
     const bool begun = refused == PLAIT_OK && plait_exchange_group(first);
     for (r = begun ? first : begin_all(first, refused); r != NULL; r = next) {
         next = r->next_of_group;

@@ -30,11 +30,9 @@ static bool turn(struct plait_owner *self, bool rarely)
     for (unsigned i = 0; plait_spaces[i] != NULL && status == PLAIT_OK; i++)
         status = plait_spaces[i]->poll(o->comm);
     if (status == PLAIT_OK && awaits == PLAIT_AWAITS_DEVICE)
-        status = plait_queue_wait_turn(o->comm, &o->queue_wait, 0, moved, rarely);
-    if (moved || awaits != PLAIT_AWAITS_SELF)
-        plait_wait_progress(o->comm, &o->wait);
-    else if (status == PLAIT_OK)
-        status = plait_wait_poll(o->comm, &o->wait, rarely);
+        status = plait_request_wait_turn(o->comm, &o->queue_wait, 0, moved, rarely);
+    if (status == PLAIT_OK)
+        status = plait_request_wait_turn(o->comm, &o->wait, 0, moved || awaits != PLAIT_AWAITS_SELF, rarely);
     if (status != PLAIT_OK)
         plait_requests_fail(o->comm, status);
     return moved || status != PLAIT_OK;

@@ -3,7 +3,7 @@
  * The room elastic: ranks that train on their own and are pulled to a common centre.
  *
  * Ranks exchange with the centre in one of two modes. All workers take part in collectives (sync.c), or each worker
- * talks to servers over a communicator per pair (pairs.c, worker.c, server.c). pass.c is the arithmetic.
+ * talks to servers over a communicator per pair (worker.c, server.c). pass.c is the arithmetic.
  *
  * The room promises: a worker that dies or stops does not disturb the others. The centre is the one that the papers
  * define (docs/elastic.md), bit for bit in the synchronous modes.
@@ -117,10 +117,6 @@ void plait_elastic_describe(const void *options, FILE *f);
 enum plait_elastic_role { PLAIT_ELASTIC_WORKER, PLAIT_ELASTIC_SERVER, PLAIT_ELASTIC_BOTH };
 enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char *call, enum plait_elastic_role role);
 
-/* ---- pairs.c: comms of workers and servers, and their slots. exchanger->leave() ends them. */
-enum plait_status plait_elastic_pair(struct plait_elastic *e);
-void plait_elastic_part_pairs(struct plait_elastic *e);
-
 static inline struct plait_call plait_elastic_call(struct plait_request **request, double deadline)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -128,11 +124,6 @@ static inline struct plait_call plait_elastic_call(struct plait_request **reques
     call.request = request;
     call.deadline = deadline;
     return call;
-}
-
-static inline uint32_t plait_elastic_nend(const struct plait_elastic *e)
-{
-    return e->serves ? e->nworker : e->nserver;
 }
 
 /*

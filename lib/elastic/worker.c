@@ -1,16 +1,108 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A worker with servers. It sends each server a control message (struct plait_elastic_message) and its weights, and
- * waits for a control message and an answer from each. A worker that stops anywhere blocks no other rank.
+ * Pairs of workers and servers, and a worker's side of an exchange.
+ *
+ * Each pair has its own comm, in which the worker is rank 0 and the server rank 1. A failure of a pair fails no other
+ * pair. A worker sends each server a control message (struct plait_elastic_message) and its weights, and waits for a
+ * control message and an answer from each. A worker that stops anywhere blocks no other rank.
  */
 #include "elastic.h"
 
+#include "base/clock.h"
 #include "base/status.h"
 
+#include <plait/memory.h>
 #include <plait/message.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- Preparation ------------------------------------------------------------------------------------------- */
+
+static uint32_t nend_of(const struct plait_elastic *e)
+{
+    return e->serves ? e->nworker : e->nserver;
+}
+
+/*
+ * Pairs without a common rank are made in parallel. n is the larger of both numbers; in round r server s meets worker
+ * (r + s) mod n, if there is one.
+ */
+static enum plait_status make_comms(struct plait_elastic *e)
+{
+    const uint32_t n = e->nworker > e->nserver ? e->nworker : e->nserver, rank = e->rank;
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t r = 0; r < n && status == PLAIT_OK; r++) {
+        const uint32_t server = e->serves ? rank - e->nworker : (rank + n - r) % n;
+        const uint32_t worker = e->serves ? (r + server) % n : rank;
+        const bool meets = server < e->nserver && worker < e->nworker;
+        struct plait_comm *comm;
+        char name[64];
+        snprintf(name, sizeof name, "%.30s: worker %u, server %u", e->name, worker, server);
+        status = plait_comm_split(e->comm, meets ? (int)worker : PLAIT_NO_COLOR,
+                                  e->serves ? PLAIT_PAIR_SERVER : PLAIT_PAIR_WORKER, name, &comm);
+        if (status != PLAIT_OK || !meets)
+            continue;
+        e->ends[e->serves ? worker : server].comm = comm;
+        if (e->serves)
+            plait_object_expect_death(comm);
+    }
+    return status;
+}
+
+static enum plait_status allocate(struct plait_elastic *e)
+{
+    const uint32_t nend = nend_of(e);
+    const size_t slot = plait_elastic_part(e->count, e->nserver, 0).count * sizeof(float);
+    void *centre = NULL;
+    enum plait_status status = plait_mem_alloc(slot * nend, &e->slots);
+
+    for (uint32_t i = 0; i < nend; i++) {
+        e->ends[i].part = plait_elastic_part(e->count, e->nserver, e->serves ? e->rank - e->nworker : i);
+        e->ends[i].slot = (char *)e->slots + slot * i;
+    }
+    if (status != PLAIT_OK || !e->serves)
+        return status;
+    e->own = e->ends[0].part;
+    e->counts.slots = slot * nend;
+    status = plait_mem_alloc(e->own.count > 0 ? e->own.count * sizeof(float) : 1, &centre);
+    e->centre = centre;
+    return status;
+}
+
+/* Bind the receive of control messages. A worker's messages need a progress thread while it computes. */
+static enum plait_status connect(struct plait_elastic *e, struct plait_pair_end *end)
+{
+    struct plait_call call = plait_elastic_call(&end->control, e->serves ? PLAIT_FOREVER : 0);
+
+    if (!e->serves) {
+        const enum plait_status status = plait_object_fail(e->comm, plait_object_drive(end->comm));
+        if (status != PLAIT_OK)
+            return status;
+    }
+    call.persistent = 1;
+    return plait_recv(end->comm, &end->heard, sizeof end->heard, PLAIT_UINT8,
+                      e->serves ? PLAIT_PAIR_WORKER : PLAIT_PAIR_SERVER, &call);
+}
+
+static enum plait_status pair(struct plait_elastic *e)
+{
+    const uint32_t nend = nend_of(e);
+
+    e->alive = e->nworker;
+    e->ends = calloc(nend, sizeof *e->ends);
+    enum plait_status status = e->ends != NULL ? allocate(e) : plait_fail_memory("out of memory for %u pairs", nend);
+    status = plait_object_fail(e->comm, status);
+    if (status == PLAIT_OK)
+        status = make_comms(e);
+    for (uint32_t i = 0; i < nend && status == PLAIT_OK; i++)
+        status = connect(e, &e->ends[i]);
+    return status;
+}
+
+/* ---- Exchanges --------------------------------------------------------------------------------------------- */
 
 static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end *end, enum plait_message_kind kind,
                                  double pull)
@@ -130,11 +222,23 @@ static enum plait_status read_centre(struct plait_elastic *e, float *out)
     return status == PLAIT_OK ? hear(e, out) : status;
 }
 
+static void part_pairs(struct plait_elastic *e)
+{
+    for (uint32_t i = 0; e->ends != NULL && i < nend_of(e); i++) {
+        plait_object_drop(&e->ends[i].control);
+        plait_object_drop(&e->ends[i].data);
+        plait_object_drop(&e->ends[i].sent);
+        plait_comm_destroy(e->ends[i].comm);
+    }
+    free(e->ends);
+    e->ends = NULL;
+}
+
 static void leave(struct plait_elastic *e)
 {
     const struct plait_elastic_message bye = { .kind = PLAIT_MESSAGE_LEAVE };
 
-    for (uint32_t i = 0; e->ends != NULL && i < plait_elastic_nend(e); i++) {
+    for (uint32_t i = 0; e->ends != NULL && i < nend_of(e); i++) {
         struct plait_pair_end *end = &e->ends[i];
         if (end->comm == NULL || end->gone)
             continue;
@@ -143,7 +247,7 @@ static void leave(struct plait_elastic *e)
         else
             plait_send(end->comm, &bye, sizeof bye, PLAIT_UINT8, PLAIT_PAIR_SERVER, NULL);
     }
-    plait_elastic_part_pairs(e);
+    part_pairs(e);
 }
 
-const struct plait_exchanger plait_elastic_served = { plait_elastic_pair, start, finish, read_centre, leave };
+const struct plait_exchanger plait_elastic_served = { pair, start, finish, read_centre, leave };

@@ -237,12 +237,7 @@ void plait_message_wait_init(struct plait_pair *pair)
 static enum plait_status probe_wait(struct plait_comm *comm, struct plait_wait *w, const struct plait_request *head,
                                     bool moved, bool rarely)
 {
-    if (moved || head == NULL) {
-        plait_wait_progress(comm, w);
-        return PLAIT_OK;
-    }
-    w->detector.limit = head->message.deadline;
-    return plait_wait_poll(comm, w, rarely);
+    return plait_request_wait_turn(comm, w, head != NULL ? head->message.deadline : 0, moved || head == NULL, rarely);
 }
 
 /* Not at each turn: a probe delays the moment when this rank sees the message. */

@@ -3,8 +3,8 @@
  * The room request: pending operations of a communicator.
  *
  * A request is taken once, when it has ended: by its holder (call->request), or by the blocking call or group that
- * waits for it. Collectives of a communicator run one after the other, in the order of the calls. group.c has the
- * group that a thread has open.
+ * waits for it. Collectives of a communicator run one after the other, in the order of the calls. request.c also
+ * has the group that a thread has open.
  *
  * The room promises: a request ends exactly once, with its own status, also when its communicator fails or is
  * destroyed meanwhile.
@@ -111,7 +111,7 @@ static inline void plait_request_append(struct plait_request **first, struct pla
     *end = &r->next;
 }
 
-/* ---- The open group of this thread, if it has one (group.c) -------------------------------------------------- */
+/* ---- The open group of this thread, if it has one -------------------------------------------------- */
 
 /* Collect errors of several calls: the first status, and a line for each cause. A comm that fails ends many calls. */
 void plait_collect_error(struct plait_saved_error *e, enum plait_status status, const char *text);
@@ -233,13 +233,12 @@ void plait_requests_forget(struct plait_comm *comm);
 bool plait_request_mark(struct plait_request *r);
 void plait_request_withdraw(struct plait_request *r);
 
-/*
- * A wait for work on a queue; it awaits no rank. turn: plait_wait_poll(), unless there was progress (moved). limit: its
- * deadline, in seconds; 0: the comm's.
- */
+/* A wait for work on a queue; it awaits no rank. */
 void plait_queue_wait_init(struct plait_comm *comm, struct plait_wait *w);
-enum plait_status plait_queue_wait_turn(struct plait_comm *comm, struct plait_wait *w, double limit, bool moved,
-                                        bool rarely);
+
+/* A turn of any wait: plait_wait_poll(), unless there was progress (moved). limit: seconds; 0: the comm's deadline. */
+enum plait_status plait_request_wait_turn(struct plait_comm *comm, struct plait_wait *w, double limit, bool moved,
+                                          bool rarely);
 
 /* Wait until all of the request is on its queue, or it has ended without. */
 void plait_request_await_issued(struct plait_request *r);

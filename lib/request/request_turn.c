@@ -31,8 +31,8 @@ void plait_queue_wait_init(struct plait_comm *comm, struct plait_wait *w)
     plait_wait_init(w, &for_queue, plait_await_no_rank, comm);
 }
 
-enum plait_status plait_queue_wait_turn(struct plait_comm *comm, struct plait_wait *w, double limit, bool moved,
-                                        bool rarely)
+enum plait_status plait_request_wait_turn(struct plait_comm *comm, struct plait_wait *w, double limit, bool moved,
+                                          bool rarely)
 {
     w->detector.limit = limit;
     if (!moved)
@@ -119,7 +119,7 @@ static enum plait_status turn_issued(struct plait_comm *comm, bool rarely, bool 
     const struct plait_request *first = comm->issued;
     if (first == NULL)
         return PLAIT_OK;
-    return plait_queue_wait_turn(
+    return plait_request_wait_turn(
         comm, &comm->run->queue_wait,
         first->kind == PLAIT_REQUEST_COLLECTIVE ? first->job.deadline : first->message.deadline, some, rarely);
 }
