@@ -3,7 +3,6 @@
 #include "forecast.h"
 
 #include "base/status.h"
-#include "fusion/cut.h"
 #include "fusion/fusion.h"
 
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #include "tier.h"
 #include "unit.h"
 
-#include "fusion/cut.h"
+#include "fusion/fusion.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -10,10 +10,9 @@
  * the queue on.
  *
  * Addresses of another process are mapped through a handle of their allocation, which the message carries.
- * The mappings are kept (lib/device/device_maps.h).
+ * The mappings are kept (lib/device/device_maps.c).
  */
 #include "../lib/device/device_comm.h"
-#include "../lib/device/device_maps.h"
 #include "../lib/device/device_whole.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "device_maps.h"
+#include "device_comm.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  * may end later than C, so the same is done with exactly 1, 2, 3 .. buckets, until C(n) is reached. Both sum along a
  * path in the same order, so their floating-point results are equal.
  */
-#include "cut.h"
+#include "fusion.h"
 
 #include "base/status.h"
 

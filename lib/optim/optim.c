@@ -13,7 +13,6 @@
 #include "base/status.h"
 #include "call/object.h"
 #include "fusion/pass.h"
-#include "scale.h"
 
 #include <plait/coll.h>
 

@@ -4,7 +4,6 @@
 
 #include "base/status.h"
 #include "call/object.h"
-#include "scale.h"
 
 #include <math.h>
 
