@@ -561,6 +561,32 @@ static void wrong_use_is_named_and_changes_nothing(void **state)
     run_both(1, wrong, NULL);
 }
 
+/* The dry run of plait-train took it to be full with tensor first + ntensor - 1. */
+static int around(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    const struct plait_tensor tensors[] = { { "a", 10, PLAIT_FLOAT32, NULL },
+                                            { "large", 1000, PLAIT_FLOAT32, NULL },
+                                            { "b", 20, PLAIT_FLOAT32, NULL } };
+    struct plait_fusion_bucket large, small;
+    struct plait_fusion *f;
+
+    o.tensors = tensors;
+    o.ntensor = 3;
+    o.layout.threshold = 4000;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK && plait_fusion_nbucket(f) == 2);
+    CHECK(plait_fusion_bucket(f, 0, &large) == PLAIT_OK && plait_fusion_bucket(f, 1, &small) == PLAIT_OK);
+    CHECK(large.ntensor == 1 && large.first == 1 && large.last == 1);
+    CHECK(small.ntensor == 2 && small.first == 0 && small.last == 2);
+    CHECK(plait_fusion_destroy(f) == PLAIT_OK);
+    return 0;
+}
+
+static void a_bucket_with_a_large_tensor_in_between_ends_with_its_own_last_one(void **state)
+{
+    run_both(1, around, NULL);
+}
+
 /* Complete buckets still travel: a rank that is quick to leave does not fail the others. */
 static int complete_buckets_travel_although_their_fusion_is_destroyed(struct plait_comm **comm, uint32_t rank,
                                                                       void *arg)
@@ -895,6 +921,7 @@ int main(void)
         cmocka_unit_test(a_payload_of_16_bits_halves_what_travels),
         test_of_ranks(a_trace_has_every_tensor_and_transfer_of_every_rank, 3, 1),
         cmocka_unit_test(wrong_use_is_named_and_changes_nothing),
+        cmocka_unit_test(a_bucket_with_a_large_tensor_in_between_ends_with_its_own_last_one),
         test_of_both(complete_buckets_travel_although_their_fusion_is_destroyed, 3),
         cmocka_unit_test(ranks_that_scale_sums_differently_are_named_on_every_rank),
         cmocka_unit_test(a_tensor_that_a_later_step_has_not_marked_is_not_waited_for),

@@ -191,7 +191,7 @@ static void print_buckets(struct calibration *c)
         must(plait_fusion_bucket(r->fusion, k, &b), "a bucket");
         algorithm_of(r, &b, algorithm, sizeof algorithm);
         const double takes = time_bucket(r, &b, 20, memory, r->stream);
-        const double ready = before + c->ready[order[b.first + b.ntensor - 1]];
+        const double ready = before + c->ready[order[b.last]];
         end = fmax(end, ready) + takes;
         communicating += takes;
         if (r->rank == 0)

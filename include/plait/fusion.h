@@ -259,8 +259,8 @@ PLAIT_API enum plait_status plait_fusion_trace(struct plait_fusion *fusion, cons
 struct plait_fusion_bucket {
     enum plait_dtype type; /* of the payload */
     uint32_t ntensor;
-    uint32_t first; /* its first tensor */
-    size_t bytes;   /* of payload, padding included */
+    uint32_t first, last; /* its first and last tensor; a large one in between has a bucket of its own */
+    size_t bytes;         /* of payload, padding included */
 };
 
 /** Buckets of the layout; the k-th one, from 0. Errors: PLAIT_ERR_ARG. Thread: any. */

@@ -254,6 +254,6 @@ enum plait_status plait_fusion_bucket(const struct plait_fusion *f, uint32_t k, 
     if (status != PLAIT_OK)
         return status;
     const struct plait_slab *s = &f->flat.buckets[k];
-    *out = (struct plait_fusion_bucket){ s->type, s->ntensor, s->first, s->count * plait_dtype_size(s->type) };
+    *out = (struct plait_fusion_bucket){ s->type, s->ntensor, s->first, s->last, s->count * plait_dtype_size(s->type) };
     return PLAIT_OK;
 }
