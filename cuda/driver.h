@@ -69,6 +69,7 @@ enum { /* the used values of the driver's enums */
        DRIVER_HOST_PORTABLE = 1,
        DRIVER_MANAGED_GLOBAL = 1,
        DRIVER_CAPTURE_NONE = 0,
+       DRIVER_CAPTURE_THREAD_LOCAL = 1,
        DRIVER_CAPTURE_RELAXED = 2,
 };
 
@@ -110,6 +111,12 @@ enum { /* the used values of the driver's enums */
     X(stream_query, "cuStreamQuery", (void *stream))                                                                \
     X(stream_capture, "cuStreamGetCaptureInfo", (void *stream, int *status, unsigned long long *id))                \
     X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode))                                               \
+    X(capture_begin, "cuStreamBeginCapture_v2", (void *stream, int mode))                                           \
+    X(capture_end, "cuStreamEndCapture", (void *stream, void **out))                                                \
+    X(graph_destroy, "cuGraphDestroy", (void *graph))                                                               \
+    X(graph_make, "cuGraphInstantiateWithFlags", (void **out, void *graph, unsigned long long flags))               \
+    X(graph_launch, "cuGraphLaunch", (void *made, void *stream))                                                    \
+    X(graph_drop, "cuGraphExecDestroy", (void *made))                                                               \
     X(stream_values, "cuStreamBatchMemOp_v2", (void *stream, unsigned n, cu_mem_op *ops, unsigned flags))           \
     X(device_uuid, "cuDeviceGetUuid_v2", (cu_uuid * out, int device))                                               \
     X(stream_wait_event, "cuStreamWaitEvent", (void *stream, void *event, unsigned flags))                          \

@@ -55,6 +55,7 @@ static const struct {
     { "tf32", "on", { "--device", "cuda" } },
     { "decoder", "nvjpeg", { "--device", "cuda" } },
     { "nondeterministic", "on", { "--device", "cuda" } },
+    { "graph", "on", { "--device", "cuda" } },
     { "sync-batch-norm", "on" },
     { "zero-last", "on" },
     { "micro", "3" },

@@ -6,7 +6,7 @@
  * Only the functions below touch a device's memory, unless kind->host says that it is the host's. Pointers are to the
  * device's memory, unless a comment says "host". Work runs in the order of the calls, and may run after the call has
  * returned; a function that returns a result to the host waits for it. No function allocates memory but create(),
- * alloc(), alloc_host() and those that make a layout, an operation or a decoder.
+ * alloc(), alloc_host() and those that make a layout, an operation, a graph or a decoder.
  *
  * A layout is how a tensor lies in memory. Activations and their gradients share the layout in which the device
  * convolves fastest, so none is reordered between layers. Weights have the layout that each convolution wants, and are
@@ -22,6 +22,7 @@
 #include "model.h"
 
 struct image_decoder;
+struct device_graph;
 
 #define NORM_EPSILON 1e-5 /* of batch norm, as in torchvision */
 
@@ -165,6 +166,16 @@ struct device_kind {
     /* FASTEST: 4 dimensions: images, channels, height, width */
     const struct device_layout *(*layout)(struct device *device, enum device_order order, enum precision type,
                                           uint32_t ndim, const uint32_t *shape);
+
+    /*
+     * Graphs: what is put on the stream from record_begin() to record_end() is not run but recorded, and replay() runs
+     * it: the same work on the same memory, by one call of the host. Meanwhile nothing is waited for, and no images or
+     * results are copied. Work is recorded that has run before, since libraries may load code when it first runs.
+     * destroy() frees graphs. NULL, all three: the device has none.
+     */
+    void (*record_begin)(struct device *device);
+    struct device_graph *(*record_end)(struct device *device);
+    void (*replay)(struct device *device, const struct device_graph *graph);
 
     /* Operations: inputs -> results. Arguments that one does not have are ignored. scratch: device->scratch bytes */
     void (*run)(struct device_op *op, void *const at[NARG], void *scratch);

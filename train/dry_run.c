@@ -141,12 +141,13 @@ void memory_text(const struct run *r, char *out, size_t room)
             payload += b.bytes;
     snprintf(out, room,
              "memory of a rank in MiB: %.1f%s, of it activations %.1f, weights of a pass %.1f, workspaces %.1f,\n"
-             "  master weights %.1f, gradients %.1f, momentum %.1f, buckets %.1f, centre %.1f%s images ahead %.1f%s",
+             "  master weights %.1f, gradients %.1f, momentum %.1f, buckets %.1f, centre %.1f%s images ahead %.1f%s%s",
              mebibytes(m.activations + m.weights + m.workspaces + 2 * weights + gradients + payload + centre + slots +
                        (pinned ? 0 : images) + decoder),
              gpu ? " on the GPU" : "", mebibytes(m.activations), mebibytes(m.weights), mebibytes(m.workspaces + slots),
              mebibytes(weights), mebibytes(gradients), mebibytes(weights), mebibytes(payload), mebibytes(centre),
-             pinned ? "; pinned on the host:" : ",", mebibytes(images), decoding);
+             pinned ? "; pinned on the host:" : ",", mebibytes(images), decoding,
+             gpu && r->o->graph ? "; the driver's for CUDA graphs is not counted" : "");
 }
 
 /* An exchange takes about as long as an all-reduce of the weights, and nothing hides it. */
@@ -210,7 +211,7 @@ static void print_buckets(struct calibration *c)
 void dry_run(struct run *r)
 {
     struct calibration c = { .run = r };
-    char memory[400];
+    char memory[500];
 
     c.ready = allocate(r->ntensor, sizeof *c.ready);
     c.this_ready = allocate(r->ntensor, sizeof *c.this_ready);

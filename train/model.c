@@ -150,6 +150,7 @@ void model_destroy(struct model *model)
     free(model->statistics);
     free(model->order);
     free(model->logits);
+    recording_destroy(model->recording);
     network_destroy(model->network);
     free(model);
 }
@@ -266,11 +267,46 @@ static const struct layer *last_layer(const struct model *model)
     return &model->layers[model->network->nnode - 1];
 }
 
+struct work { /* arguments of a piece */
+    const float *const *masters;
+    const double *scale;
+    void *const *gradients;
+    bool accumulate;
+    uint32_t first, end; /* nodes of the backward pass, which begins with the last one */
+};
+
+/* piece: NULL: the work is not the same in every step */
+static void run_piece(struct model *model, struct piece *piece,
+                      void (*put)(struct model *model, const struct work *work), const struct work *work)
+{
+    struct device *device = model->env.device;
+
+    if (piece == NULL || !piece->ran) {
+        put(model, work);
+        if (piece != NULL)
+            piece->ran = true;
+        return;
+    }
+    if (piece->graph == NULL) {
+        device->kind->record_begin(device);
+        put(model, work);
+        piece->graph = device->kind->record_end(device);
+    }
+    device->kind->replay(device, piece->graph);
+}
+
+static void put_refresh(struct model *model, const struct work *work)
+{
+    for (uint32_t k = 0; k < model->network->nnode; k++)
+        layer_refresh(&model->layers[k], work->masters);
+}
+
 void model_refresh(struct model *model, const float *const *masters)
 {
+    struct recording *r = recording_of_refresh(model, masters);
+
     model->env.device->kind->begin(model->env.device);
-    for (uint32_t k = 0; k < model->network->nnode; k++)
-        layer_refresh(&model->layers[k], masters);
+    run_piece(model, r != NULL ? &r->refresh : NULL, put_refresh, &(struct work){ .masters = masters });
 }
 
 /* Its gradient is that of the mean. */
@@ -285,22 +321,31 @@ static struct loss loss_of(const struct model *model, const double *scale)
                           .scale = scale };
 }
 
+static void put_forward(struct model *model, const struct work *work)
+{
+    struct device *device = model->env.device;
+    const struct loss loss = loss_of(model, NULL);
+
+    (void)work;
+    for (uint32_t k = 0; k < model->network->nnode; k++)
+        layer_forward(&model->layers[k], model->mode);
+    device->kind->loss(device, &loss, model->result);
+    if (model->mode == MODE_TRAIN)
+        device->kind->multiply(device, model->batch, model->env.measured, model->unbias, model->env.nstatistic);
+}
+
 void model_forward(struct model *model, const void *images, const int32_t *labels, bool training, double smoothing)
 {
     struct device *device = model->env.device;
-    struct loss loss;
+    struct recording *r;
 
     assert(!training || model->options.training);
     device->kind->begin(device);
     model->mode = training ? MODE_TRAIN : MODE_EVALUATE;
     model->smoothing = smoothing;
     device->kind->copy_images(model->images, images, labels, model->layers[0].in, model->labels, model->env.scratch);
-    for (uint32_t k = 0; k < model->network->nnode; k++)
-        layer_forward(&model->layers[k], model->mode);
-    loss = loss_of(model, NULL);
-    device->kind->loss(device, &loss, model->result);
-    if (training)
-        device->kind->multiply(device, model->batch, model->env.measured, model->unbias, model->env.nstatistic);
+    r = recording_of_forward(model, training);
+    run_piece(model, r != NULL ? &r->forward : NULL, put_forward, &(struct work){ .first = 0 });
 }
 
 void model_wait_images(struct model *model)
@@ -325,21 +370,35 @@ const float *model_logits(const struct model *model)
     return model->logits;
 }
 
+static void put_backward(struct model *model, const struct work *work)
+{
+    const struct loss loss = loss_of(model, work->scale);
+
+    if (work->end == model->network->nnode)
+        model->env.device->kind->loss_back(model->env.device, &loss, last_layer(model)->diff_out);
+    for (uint32_t k = work->end; k-- > work->first;)
+        layer_backward(&model->layers[k], work->gradients, work->accumulate);
+}
+
 void model_backward(struct model *model, const double *scale, void *const *gradients, bool accumulate,
                     void (*ready)(void *context, uint32_t tensor), void *context)
 {
-    const uint32_t nnode = model->network->nnode;
-    const struct loss loss = loss_of(model, scale);
+    struct recording *r = recording_of_backward(model, scale, gradients);
+    struct work work = {
+        .scale = scale, .gradients = gradients, .accumulate = accumulate, .end = model->network->nnode
+    };
 
     assert(model->mode == MODE_TRAIN);
     model->env.device->kind->begin(model->env.device);
-    model->env.device->kind->loss_back(model->env.device, &loss, last_layer(model)->diff_out);
-    for (uint32_t k = nnode; k-- > 0;) {
-        const struct node *node = &model->network->nodes[k];
-
-        layer_backward(&model->layers[k], gradients, accumulate);
-        for (uint32_t t = node->ntensor; ready != NULL && t-- > 0;)
-            ready(context, node->tensor + t);
+    for (uint32_t k = work.end; k-- > 0;) {
+        if (r != NULL && !r->ends[k])
+            continue;
+        work.first = k;
+        run_piece(model, r != NULL ? &r->backward[accumulate][k] : NULL, put_backward, &work);
+        for (uint32_t n = work.end; ready != NULL && n-- > k;)
+            for (uint32_t t = model->network->nodes[n].ntensor; t-- > 0;)
+                ready(context, model->network->nodes[n].tensor + t);
+        work.end = k;
     }
 }
 

@@ -3,6 +3,7 @@
  * Residual networks: one forward and one backward pass over one batch of images, on a device.
  *
  *     model.c        memory planned once, the two passes
+ *     model_record.c what of them becomes graphs of the device
  *     network.c      the table of networks, and their tensors
  *     layers.c       the layers, in terms of
  *     device.h       what a device must do; device_cpu.c does it on CPUs, cuda/ on GPUs
@@ -141,6 +142,24 @@ const float *model_logits(const struct model *model);
  */
 void model_backward(struct model *model, const double *scale, void *const *gradients, bool accumulate,
                     void (*ready)(void *context, uint32_t tensor), void *context);
+
+struct model_step { /* arguments of the calls of training; what they point to, but `ends`, lives as long as the model */
+    double smoothing;
+    const double *scale;
+    void *const *gradients;
+    const float *const *masters;
+    const bool *ends; /* [ntensor] a part of the backward pass ends with this tensor; NULL: it is one part */
+};
+
+/**
+ * From the third step on, the device repeats as graphs (device.h) what is the same in every step: calls with the
+ * arguments of `step`. The graphs are the forward pass after the images, the backward pass in parts that end with the
+ * tensors in step->ends, and model_refresh(). The backward pass calls ready() after each part. Calls with other
+ * arguments go on as before; so do passes with synchronised batch norm, and everything on a device without graphs.
+ *
+ * Order: at most once, before the first step
+ */
+void model_record(struct model *model, const struct model_step *step);
 
 /**
  * Run the convolutions alone, forward and backward, on what is in memory: a lower bound on a step's time. After a

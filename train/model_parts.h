@@ -10,6 +10,19 @@ struct wires { /* buffers of a layer; those of forward values are in `data` */
     uint32_t diff_out, diff_more, diff_in, workspace;
 };
 
+/* Work that is the same in every step of training: run directly once, then recorded as a graph, then repeated. */
+struct piece {
+    bool ran;
+    struct device_graph *graph; /* NULL: not recorded yet */
+};
+
+struct recording {             /* model_record() */
+    struct model_step step;    /* without ends */
+    bool *ends;                /* [nnode] a piece of the backward pass ends with this node, */
+    struct piece *backward[2]; /* [nnode] which is it; [1]: gradients are accumulated */
+    struct piece forward, refresh;
+};
+
 struct model {
     struct model_options options;
     struct network *network;
@@ -33,6 +46,8 @@ struct model {
 
     double smoothing;
     enum mode mode; /* of the latest forward pass */
+
+    struct recording *recording; /* NULL: every call puts its work on the device */
 };
 
 /* Plan the memory of activations and gradients, and allocate it. */
@@ -40,5 +55,11 @@ void model_plan(struct model *model);
 
 /* Tell the layers where their buffers lie. */
 void model_connect(struct model *model);
+
+/* Which recording has pieces of these calls? NULL: none. */
+struct recording *recording_of_forward(const struct model *model, bool training);
+struct recording *recording_of_backward(const struct model *model, const double *scale, void *const *gradients);
+struct recording *recording_of_refresh(const struct model *model, const float *const *masters);
+void recording_destroy(struct recording *recording); /* NULL is allowed */
 
 #endif

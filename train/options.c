@@ -255,6 +255,8 @@ static const struct row rows[] = {
     SWITCHED("nondeterministic", nondeterministic,
              "allow algorithms whose sums differ in the last bits from run to run (off)", .kept = KEPT,
              .need = &on_gpu),
+    SWITCHED("graph", graph, "repeat what is the same in every step on the GPU as CUDA graphs (off)", .kept = HELD,
+             .need = &on_gpu),
     NUMBERED("threads", threads, 1, 1024, "computing threads of each rank (chosen: all processors)", .kept = PLACED,
              .need = &many_threads, .own = true),
 

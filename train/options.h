@@ -44,7 +44,7 @@ struct options {
     bool amp;
     bool cuda;
     int64_t gpu; /* its number; -1: by the ranks of a machine */
-    bool tf32, nondeterministic;
+    bool tf32, nondeterministic, graph;
     bool recalled; /* --resume: what the checkpoint has of these options is here */
     uint64_t threads, micro;
     bool sync_norm;

@@ -2,6 +2,7 @@
 #include "agree.h"
 #include "alike.h"
 #include "base/clock.h"
+#include "bucket_ends.h"
 #include "ending.h"
 #include "message.h"
 #include "processors.h"
@@ -241,6 +242,20 @@ static void make_optimiser(struct run *r)
     free(parts);
 }
 
+/* A fusion cannot be captured: where one of its buckets goes a graph ends. */
+static void make_graphs(struct run *r)
+{
+    const bool early = r->fusion != NULL && r->o->overlap;
+    bool *ends = early ? bucket_ends(r->fusion, model_backward_order(r->model), r->ntensor) : NULL;
+
+    model_record(r->model, &(struct model_step){ .smoothing = r->o->smoothing,
+                                                 .scale = &((struct plait_loss_scale *)r->scale.memory)->scale,
+                                                 .gradients = r->gradient,
+                                                 .masters = (const float *const *)r->master,
+                                                 .ends = ends });
+    free(ends);
+}
+
 enum plait_status run_sums(const struct run *r)
 {
     return r->stream != NULL && r->fusion != NULL ? plait_comm_status(plait_fusion_comm(r->fusion)) : PLAIT_OK;
@@ -457,6 +472,8 @@ struct run *run_create(struct options *o, struct plait_comm *all)
     make_weights(r);
     make_gradients(r);
     make_optimiser(r);
+    if (o->graph)
+        make_graphs(r);
     r->statistics = statistics_create(r->model, r->comm, r->stream, o->reproducible ? r->npass : 0);
     make_loaders(r);
     make_schedule(r);

@@ -31,6 +31,8 @@
  *   PLAIT_STANDIN_VALUES   0: there are no batched operations on values in memory, cuStreamBatchMemOp() (1)
  *   PLAIT_STANDIN_LIMIT    KiB of devices' memory that a process gets; 0: any (0)
  *   PLAIT_STANDIN_FAIL     the n-th call of this process fails with CUDA_ERROR_UNKNOWN; 0: none
+ *   PLAIT_STANDIN_REFUSE  all calls of this name fail, as cuStreamEndCapture, with the error of number
+ *   PLAIT_STANDIN_REFUSE_WITH  (999)
  *   PLAIT_STANDIN_GUARD    0: threads of the program may touch devices' memory (1)
  *   PLAIT_STANDIN_LOG      1: names every call on stderr
  * What tests ask of it beside the driver's functions is in standin_ask.h.

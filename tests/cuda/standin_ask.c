@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PLAIT_X(name, result, arguments) EXPORT result name arguments;
@@ -81,6 +82,9 @@ int fail_now(const char *name)
         fired = name;
         return armed_error;
     }
+    const char *refused = getenv("PLAIT_STANDIN_REFUSE");
+    if (refused != NULL && strcmp(name, refused) == 0)
+        return (int)setting("PLAIT_STANDIN_REFUSE_WITH", CU_UNKNOWN);
     return call == failing || call == setting("PLAIT_STANDIN_FAIL", 0) ? CU_UNKNOWN : CU_OK;
 }
 

@@ -6,6 +6,7 @@
  *     operations.c    layouts and operations, in terms of what follows
  *     images.c        images and labels from the host
  *     decoder.c       JPEGs by nvJPEG
+ *     graph.c         CUDA graphs
  *
  *     gpu.h           a GPU through CUDA's driver
  *     convolution.h   convolutions by cuDNN
@@ -87,6 +88,7 @@ struct cuda {
     struct cuda_layout *layouts;
     struct cuda_op *ops;
     struct cuda_block *blocks;
+    struct device_graph *graphs;
     uint32_t *infinite; /* result of finite() */
     void *losses;       /* scratch memory of the loss, for at most */
     uint32_t most_images;
@@ -129,6 +131,10 @@ void cuda_copy_images(struct device_op *op, const void *images, const int32_t *l
 void cuda_wait_images(struct device *device);
 struct image_decoder *cuda_decoder(struct device *device, uint32_t pixels, unsigned threads);
 
+void cuda_record_begin(struct device *device);
+struct device_graph *cuda_record_end(struct device *device);
+void cuda_replay(struct device *device, const struct device_graph *graph);
+
 /* ---- Shared by these files ---- */
 
 /** An operation that destroy() frees. */
@@ -138,6 +144,9 @@ void cuda_launch(const struct cuda *cuda, void *stream, enum train_kernel kernel
                  const void *argument);
 void cuda_decoder_destroy(struct cuda_decoder *decoder); /* when its threads have ended; NULL is allowed */
 void cuda_images_destroy(struct cuda_images *images);
+void cuda_graphs_destroy(struct cuda *cuda);
+/** The end of an error's text: what helps while this thread records a graph, else "". */
+const char *cuda_graph_remedy(void);
 /** Layouts and operations. */
 void cuda_operations_destroy(struct cuda *cuda);
 

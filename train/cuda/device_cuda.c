@@ -19,7 +19,7 @@ enum { OLDEST_TF32 = 80 };
 void cuda_must(const char *why)
 {
     if (why != NULL)
-        give_up(1, "--device cuda: %s", why);
+        give_up(1, "--device cuda: %s%s", why, cuda_graph_remedy());
 }
 
 void cuda_must_call(int status, const char *what)
@@ -220,6 +220,7 @@ static void cuda_destroy(struct device *device)
     cuda_synchronize(device);
     plait_cuda.stream_synchronize(cuda->copies);
     cuda_decoder_destroy(cuda->decoder);
+    cuda_graphs_destroy(cuda);
     libraries_destroy(cuda->libraries);
     cuda_operations_destroy(cuda);
     free_blocks(cuda);
@@ -299,6 +300,9 @@ const struct device_kind device_cuda = {
     .alloc_host = cuda_alloc_host,
     .copy_in = cuda_copy_in,
     .copy_out = cuda_copy_out,
+    .record_begin = cuda_record_begin,
+    .record_end = cuda_record_end,
+    .replay = cuda_replay,
     .layout = cuda_layout,
     .run = cuda_run,
     .convolution = cuda_convolution,

@@ -2,7 +2,10 @@
 /*
  * A training step on a GPU, counted in calls of the driver: each step makes the same, allocates nothing, and waits only
  * for the copy of its images. The loss is read with one more wait. A bucket has one event before it and one after it.
+ * With graphs a step launches few: forward pass, refresh of weights, and for each bucket the part of the backward pass
+ * that completes it, whose gradients go before the next part is launched.
  */
+#include "bucket_ends.h"
 #include "device.h"
 
 #include "../../tier.h"
@@ -16,13 +19,29 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Calls that are counted. The last two put work on streams. */
-static const char *const names[] = { "cuMemAlloc_v2",       "cuMemHostAlloc",    "cuMemFree_v2",  "cuStreamSynchronize",
-                                     "cuEventSynchronize",  "cuCtxSynchronize",  "cuEventQuery",  "cuStreamQuery",
-                                     "cuModuleGetFunction", "cuStreamWaitEvent", "cuEventRecord", "cuMemcpyAsync",
-                                     "cuLaunchKernel" };
-enum { ALLOC, ALLOC_HOST, FREE, STREAM_WAIT, EVENT_WAIT, CONTEXT_WAIT, RECORD = 10, LAUNCH = 12, NNAME };
+static const char *const names[] = {
+    "cuMemAlloc_v2",       "cuMemHostAlloc",      "cuMemFree_v2",      "cuGraphInstantiateWithFlags",
+    "cuStreamSynchronize", "cuEventSynchronize",  "cuCtxSynchronize",  "cuEventQuery",
+    "cuStreamQuery",       "cuModuleGetFunction", "cuStreamWaitEvent", "cuEventRecord",
+    "cuGraphLaunch",       "cuMemcpyAsync",       "cuLaunchKernel"
+};
+enum {
+    ALLOC,
+    ALLOC_HOST,
+    FREE,
+    INSTANTIATE,
+    STREAM_WAIT,
+    EVENT_WAIT,
+    CONTEXT_WAIT,
+    RECORD = 11,
+    GRAPH,
+    COPY,
+    LAUNCH,
+    NNAME
+};
 
 struct counts {
     unsigned long long all, of[NNAME];
@@ -41,6 +60,14 @@ static struct counts count(void)
     for (int k = 0; k < NNAME; k++)
         c.of[k] = named(names[k]);
     return c;
+}
+
+static unsigned long long puts_on(void *stream)
+{
+    unsigned long long (*puts)(void *stream);
+
+    *(void **)&puts = dlsym(dlopen(getenv("PLAIT_CUDA_DRIVER"), RTLD_NOW), "standin_puts");
+    return puts(stream);
 }
 
 static struct counts since(const struct counts *before)
@@ -66,10 +93,14 @@ struct training {
     void **gradients;
     uint8_t *images;
     int32_t *labels;
+    unsigned long long ngraph; /* launched when the step began */
+    uint32_t nbucket, npart;   /* of a step: complete buckets; layers that complete some */
+    uint32_t in_time;          /* buckets that were complete when their layer's part of the pass was launched */
+    const char *layer;         /* the latest one */
 };
 
 /* The k-th tensor of the fusion is the k-th whose gradient is ready. */
-static void make_buckets(struct training *t)
+static void make_buckets(struct training *t, size_t threshold)
 {
     const uint32_t *order = model_backward_order(t->model);
     struct plait_comm_options c = PLAIT_COMM_OPTIONS_DEFAULT;
@@ -83,6 +114,7 @@ static void make_buckets(struct training *t)
     f.tensors = tensors;
     f.ntensor = t->n;
     f.stream = t->stream;
+    f.layout.threshold = threshold;
     assert_int_equal(plait_comm_create(&c, &t->comm), PLAIT_OK);
     assert_int_equal(plait_fusion_create(t->comm, &f, &t->fusion), PLAIT_OK);
     for (uint32_t k = 0; k < t->n; k++)
@@ -136,7 +168,7 @@ static void training_init(struct training *t, const char *name, uint32_t pixels)
     t->images = device_cuda.alloc_host(t->device, (size_t)3 * pixels * pixels);
     t->labels = device_cuda.alloc_host(t->device, sizeof *t->labels);
     assert_int_equal(plait_stream_create_cuda_on(0, t->device->stream, &t->stream), PLAIT_OK);
-    make_buckets(t);
+    make_buckets(t, pixels < 32 ? 256 << 10 : 4 << 20);
     make_optimiser(t);
     model_refresh(t->model, (const float *const *)t->masters);
     device_cuda.synchronize(t->device);
@@ -154,14 +186,43 @@ static void training_finish(struct training *t)
     free(t->gradients);
 }
 
+/* As plait-train --graph. */
+static void record(const struct training *t)
+{
+    bool *ends = bucket_ends(t->fusion, model_backward_order(t->model), t->n);
+
+    model_record(t->model, &(struct model_step){ .smoothing = 0.1,
+                                                 .scale = &t->scale->scale,
+                                                 .gradients = t->gradients,
+                                                 .masters = (const float *const *)t->masters,
+                                                 .ends = ends });
+    free(ends);
+}
+
+/* Two buckets may end in a layer. */
+static void bucket_is_complete(struct training *t, const char *name)
+{
+    const size_t length = (size_t)(strrchr(name, '.') - name);
+
+    t->nbucket++;
+    if (t->layer == NULL || strncmp(t->layer, name, length + 1) != 0)
+        t->npart++;
+    t->layer = name;
+    t->in_time += count().of[GRAPH] - t->ngraph == t->npart + 1; /* and the forward pass */
+}
+
+/* The library marks the end of a bucket on the stream. */
 static void ready(void *context, uint32_t tensor)
 {
     struct training *t = context;
+    const unsigned long long before = puts_on(t->device->stream);
     uint32_t k = 0;
 
     while (model_backward_order(t->model)[k] != tensor)
         k++;
     assert_int_equal(plait_fusion_ready(t->fusion, k), PLAIT_OK);
+    if (puts_on(t->device->stream) > before)
+        bucket_is_complete(t, model_tensor(t->model, tensor)->name);
 }
 
 /* As train.c's, of one rank. */
@@ -170,6 +231,9 @@ static void step(struct training *t)
     struct plait_optim_step s = PLAIT_OPTIM_STEP_DEFAULT;
 
     s.lr = 0.01;
+    t->ngraph = count().of[GRAPH];
+    t->nbucket = t->npart = t->in_time = 0;
+    t->layer = NULL;
     model_wait_images(t->model);
     model_forward(t->model, t->images, t->labels, true, 0.1);
     model_backward(t->model, &t->scale->scale, t->gradients, false, ready, t);
@@ -178,20 +242,41 @@ static void step(struct training *t)
     model_refresh(t->model, (const float *const *)t->masters);
 }
 
-static void check(const char *name, uint32_t pixels)
+/* What a step puts on the stream by graphs, and what is left: the optimiser, and the images' kernel. */
+static void check_graphs(const struct training *t, const struct counts *step)
+{
+    const uint32_t nbucket = plait_fusion_nbucket(t->fusion);
+
+    assert_true(t->npart > 1 && t->npart + 1 >= nbucket);
+    assert_int_equal(step->of[GRAPH], t->npart + 2);
+    assert_in_range(step->of[LAUNCH], 2, 3 + 1 + nbucket);
+    assert_int_equal(t->nbucket, nbucket);
+    assert_int_equal(t->in_time, nbucket);
+}
+
+static void check(const char *name, uint32_t pixels, bool graphs)
 {
     struct training t;
     struct counts before, first, next;
 
     training_init(&t, name, pixels);
+    if (graphs)
+        record(&t);
     step(&t); /* the first one waits for no images */
+    if (graphs)
+        step(&t); /* which is recorded */
     before = count();
     step(&t);
     first = since(&before);
-    print_message("%s: a step is %llu calls of the driver, %llu of them launches of kernels, %llu copies\n", name,
-                  first.all, first.of[LAUNCH], first.of[LAUNCH - 1]);
-    for (int k = ALLOC; k <= FREE; k++)
+    print_message("%s: a step%s is %llu calls of the driver, of them launches of kernels %llu, of graphs %llu, copies "
+                  "%llu\n",
+                  name, graphs ? " with graphs" : "", first.all, first.of[LAUNCH], first.of[GRAPH], first.of[COPY]);
+    for (int k = ALLOC; k <= INSTANTIATE; k++)
         assert_int_equal(first.of[k], 0);
+    if (graphs)
+        check_graphs(&t, &first);
+    else
+        assert_int_equal(first.of[GRAPH], 0);
     assert_int_equal(first.of[STREAM_WAIT] + first.of[CONTEXT_WAIT], 0);
     assert_int_equal(first.of[EVENT_WAIT], 1);
     assert_int_equal(first.of[RECORD], 2 * plait_fusion_nbucket(t.fusion) + 2); /* two of the images */
@@ -211,15 +296,23 @@ static void check(const char *name, uint32_t pixels)
 
 static void a_step_waits_for_nothing(void **state)
 {
-    check("resnet20", 16);
+    check("resnet20", 16, false);
     if (full()) /* the stand-in takes seconds for a step */
-        check("resnet50", 32);
+        check("resnet50", 32, false);
+}
+
+static void a_step_of_graphs_is_few_launches_and_buckets_go_between_them(void **state)
+{
+    check("resnet20", 16, true);
+    if (full())
+        check("resnet50", 32, true);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_waits_for_nothing),
+        cmocka_unit_test(a_step_of_graphs_is_few_launches_and_buckets_go_between_them),
     };
 
     return cmocka_run_group_tests_name("cuda_steps", tests, NULL, NULL);
