@@ -5,8 +5,9 @@
  *
  *     train_step_bench MODEL PIXELS BATCH PRECISION PAYLOAD [DEVICE]
  *
- * BATCH: of a rank and pass; fp32, bf16 or, on a GPU, fp16. DEVICE: cpu, cuda (all ranks on the first GPU), or
- * cuda-nondeterministic, with algorithms whose sums differ in the last bits from run to run.
+ * BATCH: of a rank and pass; fp32, bf16 or, on a GPU, fp16. DEVICE: cpu, cuda (all ranks on the first GPU),
+ * cuda-nondeterministic, with algorithms whose sums differ in the last bits from run to run, or cuda-graph, as
+ * plait-train --graph.
  *
  *     step N        training steps
  *     alone N       the same without the other ranks
@@ -18,11 +19,14 @@
  *     gpu N         steps that lie on the stream before the GPU comes to them: what the GPU takes
  *     losses N      steps, each answered by its loss
  *     hash 1        a hash of the weights
+ *     free 1        bytes of the GPU's memory that are free
  *
  * Each is answered by seconds, and seconds of those that waited for gradients. First of all comes a line with the bytes
  * that a step's batch norms move at least, and those that one `add` moves; last, the most memory that the process had.
  */
+#include "../cuda/driver.h"
 #include "../lib/base/clock.h"
+#include "../train/bucket_ends.h"
 #include "../train/device.h"
 #include "../train/ending.h"
 #include "../train/launch.h"
@@ -181,6 +185,17 @@ static void make_optimiser(struct bench *b)
     p.stream = b->stream;
     must(plait_optim_create(&p, &b->optim), "the optimiser");
     free(parts);
+}
+
+static void make_graphs(struct bench *b)
+{
+    bool *ends = bucket_ends(b->fusion, model_backward_order(b->model), b->n);
+
+    model_record(b->model, &(struct model_step){ .smoothing = 0.1,
+                                                 .gradients = b->gradients,
+                                                 .masters = (const float *const *)b->masters,
+                                                 .ends = ends });
+    free(ends);
 }
 
 static void gradient_ready(void *context, uint32_t t)
@@ -359,6 +374,16 @@ static void print_hash(const struct bench *b)
     printf("%u\n", (unsigned)(hash >> 32 ^ hash));
 }
 
+static void print_free(const struct bench *b)
+{
+    size_t left = 0, total = 0;
+
+    b->device->kind->synchronize(b->device);
+    if (b->stream != NULL)
+        plait_cuda.mem_info(&left, &total);
+    printf("%zu\n", left);
+}
+
 static long most_memory(void)
 {
     struct rusage usage;
@@ -376,7 +401,7 @@ int main(int argc, char **argv)
 
     if (argc != 6 && argc != 7) {
         fprintf(stderr, "usage: train_step_bench MODEL PIXELS BATCH fp32|bf16|fp16 PAYLOAD (likewise) "
-                        "[cpu|cuda|cuda-nondeterministic], "
+                        "[cpu|cuda|cuda-nondeterministic|cuda-graph], "
                         "under torchrun's RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT\n");
         return ENDING_USAGE;
     }
@@ -391,12 +416,16 @@ int main(int argc, char **argv)
     make_batch(&b);
     make_buckets(&b);
     make_optimiser(&b);
+    if (argc > 6 && strcmp(argv[6], "cuda-graph") == 0)
+        make_graphs(&b);
     printf("%zu %zu\n", NORM_PASSES * model_norm_bytes(b.model), (size_t)ADD_PASSES * ADD_BYTES);
     while (scanf("%15s %u", name, &n) == 2) {
         if (strcmp(name, "losses") == 0)
             print_losses(&b, n);
         if (strcmp(name, "hash") == 0)
             print_hash(&b);
+        if (strcmp(name, "free") == 0)
+            print_free(&b);
         for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
             if (strcmp(parts[k].name, name) == 0)
                 measure_part(&b, &parts[k], n);
