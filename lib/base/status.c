@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-static _Thread_local char last_error[sizeof((struct plait_saved_error *)NULL)->text];
+static _Thread_local char last_error[sizeof((struct plait_error *)NULL)->text];
 
 const char *plait_status_name(enum plait_status status)
 {
@@ -50,13 +50,16 @@ enum plait_status(plait_fail)(enum plait_status status, const char *format, ...)
     return status;
 }
 
-void plait_save_error(struct plait_saved_error *e, enum plait_status status)
+struct plait_error plait_error_of(enum plait_status status)
 {
-    e->status = status;
-    memcpy(e->text, last_error, sizeof e->text);
+    struct plait_error e = { .status = status };
+
+    if (status != PLAIT_OK)
+        memcpy(e.text, last_error, sizeof e.text);
+    return e;
 }
 
-enum plait_status plait_restore_error(const struct plait_saved_error *e)
+enum plait_status plait_restore_error(const struct plait_error *e)
 {
     return e->status == PLAIT_OK ? PLAIT_OK : (plait_fail)(e->status, "%s", e->text);
 }

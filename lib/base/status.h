@@ -31,13 +31,13 @@ enum plait_status plait_fail_errno(int error, const char *format, ...) __attribu
 /* The same for a failed allocation. */
 #define plait_fail_memory(...) plait_fail_errno(ENOMEM, __VA_ARGS__)
 
-/* A saved error, to report after clean-up that may record other errors. PLAIT_OK: none. */
-struct plait_saved_error {
+/* An error, to report after clean-up that may record other errors, or to send. PLAIT_OK: none. */
+struct plait_error {
     enum plait_status status;
     char text[1024];
 };
-void plait_save_error(struct plait_saved_error *e, enum plait_status status);
-enum plait_status plait_restore_error(const struct plait_saved_error *e);
+struct plait_error plait_error_of(enum plait_status status); /* with this thread's last text */
+enum plait_status plait_restore_error(const struct plait_error *e);
 
 #ifdef __clang_analyzer__ /* it sees one file at a time, so it cannot know that these return errors */
 #define plait_fail(status, ...)      (plait_fail(status, __VA_ARGS__), (status))

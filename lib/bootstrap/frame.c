@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/interrupt.h"
-#include "base/status.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -21,15 +20,6 @@ struct head { /* of every frame */
     int32_t status;
     uint32_t bytes;
 };
-
-struct plait_error plait_error_of(enum plait_status status)
-{
-    struct plait_error e = { .status = status };
-
-    if (status != PLAIT_OK)
-        snprintf(e.text, sizeof e.text, "%s", plait_last_error());
-    return e;
-}
 
 static _Thread_local const struct plait_watch *the_watch;
 static _Thread_local bool listens, interrupted; /* interrupted: stays set until the next plait_frame_watch() */

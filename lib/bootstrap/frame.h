@@ -8,7 +8,7 @@
 #ifndef PLAIT_LIB_BOOTSTRAP_FRAME_H
 #define PLAIT_LIB_BOOTSTRAP_FRAME_H
 
-#include <plait/status.h>
+#include "base/status.h"
 
 #include <poll.h>
 #include <stdbool.h>
@@ -16,11 +16,6 @@
 #include <stdint.h>
 
 #define PLAIT_FRAME_FDS 128 /* descriptors in one message; the kernel allows 253 */
-
-struct plait_error { /* sent in place of an expected message */
-    enum plait_status status;
-    char text[512];
-};
 
 /*
  * A reason from outside to end this thread's waits: they call check() every 50 ms. If check() returns an error, it has
@@ -45,9 +40,6 @@ void plait_frame_drive(bool (*progress)(void));
 
 /* Is this number, received from another program, the status of an error? */
 bool plait_is_error(int32_t status);
-
-/* `status` with the calling thread's last error text, to be sent. */
-struct plait_error plait_error_of(enum plait_status status);
 
 /*
  * All calls return the state of the connection: PLAIT_ERR_TIMEOUT, PLAIT_ERR_PEER (the other end is gone), or

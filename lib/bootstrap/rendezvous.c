@@ -307,7 +307,7 @@ static enum plait_status serve_all(struct plait_bootstrap *b, struct plait_rende
     const bool stopped = !failed && plait_frame_check() != PLAIT_OK;
     const struct plait_error why = failed || stopped ? plait_star_own_error(b, status) : mine;
     break_up(b, r, joined, &why);
-    return plait_fail(status, "%s", mine.text);
+    return plait_restore_error(&mine);
 }
 
 /* Rank 0 cannot listen, and cannot tell the others, as they look for it elsewhere. */
@@ -380,7 +380,7 @@ enum plait_status plait_rendezvous_run(struct plait_rendezvous *r, struct plait_
         plait_star_finish(&b->star, b->nrank);
         run(r, b, status);
         raise_limit(false);
-        plait_fail(status, "%s", mine.text);
+        plait_restore_error(&mine);
     }
     return status;
 }

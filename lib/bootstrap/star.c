@@ -60,7 +60,7 @@ static enum plait_status result_of(const struct plait_bootstrap *b, uint32_t ran
 {
     if (status != PLAIT_OK)
         return plait_star_blame(b, rank, status);
-    return error->status != PLAIT_OK ? plait_fail(error->status, "%s", error->text) : PLAIT_OK;
+    return plait_restore_error(error);
 }
 
 enum plait_status plait_star_read(const struct plait_bootstrap *b, const struct plait_star *s, uint32_t rank,
@@ -83,22 +83,14 @@ void plait_star_tell_all(struct plait_star *s, uint32_t nrank, const struct plai
             plait_frame_write_error(s->peers[r].fd, why, plait_clock() + PLAIT_TELL);
 }
 
-/* The hub gives up with this error and tells the others. */
-static enum plait_status give_up(const struct plait_bootstrap *b, struct plait_star *s, enum plait_status status)
+/* This rank gives up and tells the others. own: the error is its own, not one that it has found. */
+static enum plait_status give_up(const struct plait_bootstrap *b, struct plait_star *s, enum plait_status status,
+                                 bool own)
 {
-    const struct plait_error why = plait_error_of(status);
+    const struct plait_error mine = plait_error_of(status), why = own ? plait_star_own_error(b, status) : mine;
 
     plait_star_tell_all(s, b->nrank, &why);
-    return status;
-}
-
-/* This rank's own error ends what goes on over the star. */
-static enum plait_status leave(const struct plait_bootstrap *b, struct plait_star *s, enum plait_status own)
-{
-    const struct plait_error mine = plait_error_of(own), why = plait_star_own_error(b, own);
-
-    plait_star_tell_all(s, b->nrank, &why);
-    return plait_fail(own, "%s", mine.text);
+    return plait_restore_error(&mine);
 }
 
 /* Rank 0: all ranks' bytes, in order of arrival. A rank that leaves is noticed, also after its bytes have arrived. */
@@ -133,6 +125,25 @@ static double deadline(const struct plait_bootstrap *b, const struct plait_star 
     return plait_clock() + b->limit + (b->rank != s->hub ? 2.0 : 0.0);
 }
 
+/* data [bytes] of rank 0, on every rank. A rank that has left is noticed by the next call. */
+static enum plait_status spread(struct plait_bootstrap *b, void *data, size_t bytes, double until)
+{
+    struct plait_star *s = &b->star;
+    enum plait_status status = PLAIT_OK;
+
+    if (b->rank > 0) {
+        status = plait_star_read(b, s, 0, data, bytes, until);
+        s->over = status != PLAIT_OK;
+        return status;
+    }
+    for (uint32_t r = 1; r < b->nrank; r++) {
+        status = plait_frame_write(s->peers[r].fd, data, bytes, until);
+        if (status != PLAIT_OK && status != PLAIT_ERR_PEER)
+            return give_up(b, s, plait_star_blame(b, r, status), false);
+    }
+    return PLAIT_OK;
+}
+
 enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plait_status own, const void *mine,
                                             size_t bytes, void *all)
 {
@@ -141,40 +152,21 @@ enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plai
     enum plait_status status;
 
     if (own != PLAIT_OK)
-        return leave(b, s, own);
+        return give_up(b, s, own, true);
     if (bytes > 0)
         memcpy((char *)all + b->rank * bytes, mine, bytes);
-    if (b->rank > 0) {
-        status = plait_frame_write(s->root, mine, bytes, until);
-        /* Rank 0 may have closed the socket after saying why. */
-        status = status == PLAIT_OK || status == PLAIT_ERR_PEER ? plait_star_read(b, s, 0, all, b->nrank * bytes, until)
-                                                                : plait_star_blame(b, 0, status);
-        s->over = status != PLAIT_OK;
-        return status;
-    }
-    status = collect(b, bytes, all, until);
-    if (status != PLAIT_OK)
-        return give_up(b, s, status);
-    for (uint32_t r = 1; r < b->nrank; r++)
-        plait_frame_write(s->peers[r].fd, all, b->nrank * bytes, until);
-    return PLAIT_OK;
+    status = b->rank > 0 ? plait_frame_write(s->root, mine, bytes, until) : collect(b, bytes, all, until);
+    if (b->rank == 0 && status != PLAIT_OK)
+        return give_up(b, s, status, false);
+    if (status == PLAIT_OK || status == PLAIT_ERR_PEER) /* rank 0 may have closed the socket after saying why */
+        return spread(b, all, b->nrank * bytes, until);
+    s->over = true;
+    return plait_star_blame(b, 0, status);
 }
 
 enum plait_status plait_bootstrap_broadcast(struct plait_bootstrap *b, enum plait_status own, void *data, size_t bytes)
 {
-    struct plait_star *s = &b->star;
-    const double until = deadline(b, s);
-
-    if (own != PLAIT_OK)
-        return leave(b, s, own);
-    for (uint32_t r = 1; b->rank == 0 && r < b->nrank; r++) {
-        const enum plait_status status = plait_frame_write(s->peers[r].fd, data, bytes, until);
-        if (status != PLAIT_OK && status != PLAIT_ERR_PEER) /* who has left is noticed by the next call */
-            return give_up(b, s, plait_star_blame(b, r, status));
-    }
-    const enum plait_status status = b->rank > 0 ? plait_star_read(b, s, 0, data, bytes, until) : PLAIT_OK;
-    s->over |= status != PLAIT_OK;
-    return status;
+    return own != PLAIT_OK ? give_up(b, &b->star, own, true) : spread(b, data, bytes, deadline(b, &b->star));
 }
 
 /* ---- Descriptors ----------------------------------------------------------------------------------------------- */
@@ -212,7 +204,7 @@ static enum plait_status read_fds(const struct sharing *h, uint32_t rank, int *f
     struct plait_error error;
     const enum plait_status status = plait_frame_read_fds(socket_of(h->s, rank), fds, n, h->until, &error);
 
-    return status == PLAIT_ERR_SYSTEM ? leave(h->b, h->s, status) : result_of(h->b, rank, status, &error);
+    return status == PLAIT_ERR_SYSTEM ? give_up(h->b, h->s, status, true) : result_of(h->b, rank, status, &error);
 }
 
 /* If it fails: the reason that `rank` may have sent before it closed its end. */
@@ -221,7 +213,7 @@ static enum plait_status write_fds(const struct sharing *h, uint32_t rank, const
     const enum plait_status status = plait_frame_write_fds(socket_of(h->s, rank), fds, n, h->until);
 
     if (status == PLAIT_ERR_SYSTEM)
-        return leave(h->b, h->s, status);
+        return give_up(h->b, h->s, status, true);
     return status == PLAIT_ERR_PEER ? plait_star_read(h->b, h->s, rank, NULL, 0, plait_clock() + PLAIT_TELL)
                                     : plait_star_blame(h->b, rank, status);
 }
@@ -259,7 +251,7 @@ static enum plait_status relay(const struct sharing *h)
     for (uint32_t to = 0; to < h->b->nrank && status == PLAIT_OK; to++)
         if (gives_to(h, to, h->s->hub))
             status = pass_all(h, to);
-    return status == PLAIT_OK ? PLAIT_OK : give_up(h->b, h->s, status);
+    return status == PLAIT_OK ? PLAIT_OK : give_up(h->b, h->s, status, false);
 }
 
 /* The others send theirs and receive all. */

@@ -30,9 +30,8 @@ enum plait_status plait_all_ready(struct plait_comm *comm, const char *call, enu
 {
     const uint32_t nrank = plait_comm_nrank(comm);
     uint32_t failed = status == PLAIT_OK ? nrank : plait_comm_rank(comm);
-    struct plait_saved_error own;
+    const struct plait_error own = plait_error_of(status);
 
-    plait_save_error(&own, status);
     enum plait_status met = plait_allreduce(comm, &failed, &failed, 1, PLAIT_UINT32, PLAIT_MIN, NULL);
     if (met == PLAIT_OK && failed < nrank)
         met = tell(comm, call, failed, status != PLAIT_OK ? own.text : "");

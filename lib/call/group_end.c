@@ -23,7 +23,7 @@ struct plait_creation { /* of a comm */
     struct plait_creation *then; /* the next from the same comm, in the same thread */
     bool chained;                /* it follows another in that one's thread */
     struct plait_comm **out;
-    struct plait_saved_error result;
+    struct plait_error result;
     pthread_t thread;
     int error; /* errno of its thread's start; 0: it has a thread */
     atomic_bool done;
@@ -63,7 +63,7 @@ enum plait_status plait_group_make(plait_make_comm *make, const void *args, size
 
 static void make(struct plait_creation *c, enum plait_status own)
 {
-    plait_save_error(&c->result, c->make(c->args, own, c->out));
+    c->result = plait_error_of(c->make(c->args, own, c->out));
 }
 
 static void *create(void *arg)
@@ -103,7 +103,7 @@ static void tell_why_not(struct plait_creation *first)
  * This one drives pending operations meanwhile: other ranks may wait for those before they join. Creations without a
  * thread report that once all threads run, as the other ranks may be in these.
  */
-static void create_all(struct plait_creation *first, struct plait_saved_error *e)
+static void create_all(struct plait_creation *first, struct plait_error *e)
 {
     for (struct plait_creation *c = first; c != NULL; c = c->next)
         c->error = c->chained ? 0 : plait_thread_start(&c->thread, create, c);
@@ -119,7 +119,7 @@ static void create_all(struct plait_creation *first, struct plait_saved_error *e
         plait_collect_error(e, c->result.status, c->result.text);
 }
 
-static void make_creations(struct plait_creation *first, struct plait_saved_error *e)
+static void make_creations(struct plait_creation *first, struct plait_error *e)
 {
     if (e->status == PLAIT_OK)
         create_all(first, e);
@@ -188,7 +188,7 @@ enum plait_status plait_group_end(void)
         return PLAIT_OK;
     struct plait_request *first = plait_group.first, *r, *next;
     struct plait_creation *creations = plait_group.creations;
-    struct plait_saved_error error;
+    struct plait_error error;
     const int saved = errno; /* of calls that fail on the way to success */
     error.status = PLAIT_OK; /* no initialiser: to clear its text takes as long as a short message */
     plait_group.first = NULL;

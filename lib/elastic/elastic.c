@@ -45,10 +45,8 @@ static void copy_options(struct plait_elastic *e, const struct plait_elastic_opt
 
 static enum plait_status discard(struct plait_elastic *e)
 {
-    struct plait_saved_error left;
-
     e->exchanger->leave(e);
-    plait_save_error(&left, plait_comm_destroy(e->comm));
+    const struct plait_error left = plait_error_of(plait_comm_destroy(e->comm));
     plait_mem_free(e->centre);
     plait_mem_free(e->sums);
     plait_mem_free(e->differences);
@@ -61,9 +59,8 @@ static enum plait_status discard(struct plait_elastic *e)
 /* The caller's comm stays usable. Aborting the duplicate fails the ranks that have come further. */
 static enum plait_status give_up(struct plait_elastic *e, enum plait_status status)
 {
-    struct plait_saved_error why;
+    const struct plait_error why = plait_error_of(status);
 
-    plait_save_error(&why, status);
     if (e->comm != NULL)
         plait_comm_abort(e->comm, why.text);
     discard(e);
@@ -135,7 +132,7 @@ enum plait_status plait_elastic_destroy(struct plait_elastic *e)
         return PLAIT_ERR_ARG;
     if (e->started)
         plait_elastic_finish(e);
-    const struct plait_saved_error failure = e->failure;
+    const struct plait_error failure = e->failure;
     const enum plait_status status = discard(e);
     return failure.status != PLAIT_OK ? plait_restore_error(&failure) : status;
 }
@@ -176,7 +173,7 @@ static enum plait_status enter_idle(const struct plait_elastic *e, const char *c
 static enum plait_status keep(struct plait_elastic *e, enum plait_status status)
 {
     if (status != PLAIT_OK && e->failure.status == PLAIT_OK)
-        plait_save_error(&e->failure, status);
+        e->failure = plait_error_of(status);
     return status;
 }
 

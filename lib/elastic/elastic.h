@@ -83,7 +83,7 @@ struct plait_elastic {
     float *velocity; /* [count] momenta; NULL before the first step with momentum */
     uint64_t calls;  /* calls of exchange or start */
     bool started, exchanges;
-    struct plait_saved_error failure; /* the first */
+    struct plait_error failure; /* the first */
     struct plait_elastic_counts counts;
 
     /* The centre, in library memory. sync.c: [count], whole, as last updated or received; a server: its part. */

@@ -28,7 +28,7 @@ struct server_thread { /* one serving thread: every n-th worker from `first` on 
     struct plait_request **awaited; /* [nworker] */
     uint32_t *who;                  /* [nworker] sender of each */
     bool cancelled;                 /* do nothing */
-    struct plait_saved_error why;   /* the error with which the thread ended */
+    struct plait_error why;         /* the error with which the thread ended */
     pthread_t thread;
 };
 
@@ -221,7 +221,7 @@ static void *work(void *arg)
         size_t i = n;
         const enum plait_status status = plait_wait_any(s->awaited, n, &i);
         if (i == n) { /* no request could be waited for */
-            plait_save_error(&s->why, status);
+            s->why = plait_error_of(status);
             break;
         }
         struct plait_pair_end *end = &e->ends[s->who[i]];
@@ -249,7 +249,7 @@ static enum plait_status run_threads(struct server_thread *s, uint32_t n)
         s[t].cancelled = error != 0;
     pthread_mutex_unlock(&gate);
     work(&s[0]);
-    const struct plait_saved_error *why = &s[0].why;
+    const struct plait_error *why = &s[0].why;
     for (uint32_t t = 1; t < started; t++) {
         pthread_join(s[t].thread, NULL);
         why = why->status == PLAIT_OK ? &s[t].why : why;

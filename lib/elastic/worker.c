@@ -149,14 +149,13 @@ static enum plait_status await_one(struct plait_pair_end *end)
 /* The worker computes the pull: servers learn of deaths at different times, but must use the same pull. */
 static enum plait_status ask(struct plait_elastic *e, enum plait_message_kind kind)
 {
-    struct plait_saved_error why;
     const double pull = e->options.rho > 0 ? e->options.lr * e->options.rho : e->options.beta / e->counts.workers;
 
     for (uint32_t s = 0; s < e->nserver; s++) {
         enum plait_status status = ask_one(e, &e->ends[s], kind, pull);
         if (status == PLAIT_OK)
             continue;
-        plait_save_error(&why, blame(e, s, status));
+        const struct plait_error why = plait_error_of(blame(e, s, status));
         for (uint32_t asked = 0; asked < s; asked++)
             await_one(&e->ends[asked]);
         return plait_restore_error(&why);
@@ -177,7 +176,7 @@ static void take(struct plait_elastic *e, const struct plait_pair_end *end, floa
 /* Wait for all servers, also after an error, so that no message of this exchange is left. */
 static enum plait_status hear(struct plait_elastic *e, float *out)
 {
-    struct plait_saved_error first = { .status = PLAIT_OK };
+    struct plait_error first = { .status = PLAIT_OK };
 
     for (uint32_t s = 0; s < e->nserver; s++) {
         struct plait_pair_end *end = &e->ends[s];
@@ -185,7 +184,7 @@ static enum plait_status hear(struct plait_elastic *e, float *out)
         if (status == PLAIT_OK)
             take(e, end, out);
         else if (first.status == PLAIT_OK)
-            plait_save_error(&first, blame(e, s, status));
+            first = plait_error_of(blame(e, s, status));
     }
     if (first.status != PLAIT_OK)
         return plait_restore_error(&first);

@@ -69,11 +69,9 @@ static enum plait_status take_marks(struct plait_fusion *f)
 /* Other ranks may read this memory until the comm is destroyed: destroy the comm first. */
 static enum plait_status discard(struct plait_fusion *f)
 {
-    struct plait_saved_error left;
-
     if (f->stream != NULL && f->comm != NULL)
         f->memory = plait_work_free_later(f->comm, f->memory) ? NULL : f->memory;
-    plait_save_error(&left, f->comm != NULL ? plait_comm_destroy(f->comm) : PLAIT_OK);
+    const struct plait_error left = plait_error_of(f->comm != NULL ? plait_comm_destroy(f->comm) : PLAIT_OK);
     plait_fusion_drop_layout(f);
     plait_arena_free((void *)(uintptr_t)f->marks);
     free(f->others);
@@ -121,7 +119,6 @@ enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plai
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     enum plait_status status = plait_object_enter(comm, call);
     struct plait_fusion *f = NULL;
-    struct plait_saved_error why;
 
     if (status != PLAIT_OK)
         return status;
@@ -136,7 +133,7 @@ enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plai
     if (status == PLAIT_OK)
         status = make(f, call, &options->layout);
     if (status != PLAIT_OK) {
-        plait_save_error(&why, status);
+        const struct plait_error why = plait_error_of(status);
         if (f != NULL)
             discard(f);
         return plait_restore_error(&why);

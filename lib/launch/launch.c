@@ -159,19 +159,33 @@ static enum plait_status make_tcp_id(const struct plait_launcher_says *says, con
 /* ---- By the launcher's own means ---------------------------------------------------------------------------- */
 
 struct offer { /* sent by each rank; only rank 0's counts */
-    struct plait_error error;
+    enum plait_status status;
+    char text[512]; /* of the error; launchers limit the size */
     struct plait_unique_id id;
 };
+
+/* One that works on this machine only, or over TCP. The others' is empty. */
+static struct offer make_offer(uint32_t rank, bool here)
+{
+    struct offer o;
+
+    memset(&o, 0, sizeof o);
+    if (rank == 0)
+        o.status = here ? plait_unique_id_create(&o.id) : plait_unique_id_create_tcp(NULL, &o.id);
+    if (o.status != PLAIT_OK)
+        snprintf(o.text, sizeof o.text, "%s", plait_last_error());
+    return o;
+}
 
 /* Rank 0's id, or why there is none. */
 static enum plait_status take_offer(const struct offer *o, struct plait_unique_id *out)
 {
-    if (o->error.status == PLAIT_OK) {
+    if (o->status == PLAIT_OK) {
         *out = o->id;
         return PLAIT_OK;
     }
-    return plait_fail(plait_is_error(o->error.status) ? o->error.status : PLAIT_ERR_MISMATCH, "rank 0: %.*s",
-                      (int)sizeof o->error.text - 16, o->error.text);
+    return plait_fail(plait_is_error(o->status) ? o->status : PLAIT_ERR_MISMATCH, "rank 0: %.*s", (int)sizeof o->text,
+                      o->text);
 }
 
 /* The key is a counter of calls: all ranks call this equally often, so their k-th calls belong together. */
@@ -179,14 +193,10 @@ static enum plait_status receive_id(const struct plait_launcher_says *says, cons
                                     const struct plait_pass_plugin *plugin, struct plait_unique_id *out)
 {
     static atomic_uint calls;
-    struct offer offer;
+    struct offer offer = make_offer(says->rank, says->local_nrank == says->nrank);
     char key[32], why[256] = "";
 
     snprintf(key, sizeof key, "plait.id.%u", atomic_fetch_add(&calls, 1));
-    memset(&offer, 0, sizeof offer);
-    if (says->rank == 0)
-        offer.error = plait_error_of(says->local_nrank == says->nrank ? plait_unique_id_create(&offer.id)
-                                                                      : plait_unique_id_create_tcp(NULL, &offer.id));
     if (!plugin->pass(key, says->rank, &offer, sizeof offer, config->timeout, why, sizeof why))
         return plait_fail(PLAIT_ERR_SYSTEM,
                           "cannot learn rank 0's address from %s: %s; or set RANK, WORLD_SIZE and MASTER_ADDR",
@@ -263,15 +273,12 @@ enum plait_status plait_unique_id_exchange(uint32_t rank, uint32_t nrank,
                           rank >= nrank       ? "rank is not below nrank"
                           : allgather == NULL ? "allgather is NULL"
                                               : "out is NULL");
-    struct offer own, *all = calloc(nrank, sizeof *all);
-    enum plait_status status = PLAIT_OK;
+    struct offer *all = calloc(nrank, sizeof *all);
 
-    memset(&own, 0, sizeof own);
     if (all == NULL) /* telling the others would need memory for their answers */
         return plait_fail_memory("out of memory for the ids of %u ranks", nrank);
-    if (rank == 0)
-        own.error = plait_error_of(plait_unique_id_create_tcp(NULL, &own.id));
-    status = allgather(context, &own, sizeof own, all);
+    const struct offer own = make_offer(rank, false);
+    enum plait_status status = allgather(context, &own, sizeof own, all);
     status = status == PLAIT_OK ? take_offer(&all[0], out)
                                 : plait_fail(status, "plait_unique_id_exchange: the caller's allgather failed: %s",
                                              plait_status_text(status));

@@ -245,12 +245,12 @@ enum plait_status plait_comm_make(const struct plait_comm_options *options, enum
 struct plait_async_creation {
     struct plait_comm_options options; /* only what plait_comm_connect() needs: the caller's arrays may be gone */
     struct plait_unique_id id;
-    struct plait_saved_error own; /* this rank's error, before it meets the others */
+    struct plait_error own; /* this rank's error, before it meets the others */
     pthread_t thread;
     atomic_bool cancelled; /* by plait_comm_abort() or destroy; the rendezvous polls the flag */
     atomic_bool aborted;   /* by plait_comm_abort() */
     atomic_bool over;      /* the result is final */
-    struct plait_saved_error result;
+    struct plait_error result;
 };
 
 static enum plait_status check_cancelled(const void *context)
@@ -266,7 +266,7 @@ static void *create_in_thread(void *arg)
     struct plait_async_creation *a = comm->async_creation;
     const struct plait_watch watch = { check_cancelled, a };
 
-    plait_save_error(&a->result, meet(comm, &a->options, plait_restore_error(&a->own), &watch));
+    a->result = plait_error_of(meet(comm, &a->options, plait_restore_error(&a->own), &watch));
     atomic_store(&a->over, true);
     if (a->result.status == PLAIT_OK &&
         atomic_load(&a->aborted)) /* abort came after the rendezvous last polled the flag */
@@ -286,7 +286,7 @@ static enum plait_status begin_async(const struct plait_comm_options *options, s
         a->options.id = options->id != NULL ? &a->id : NULL;
         if (options->id != NULL)
             a->id = *options->id;
-        plait_save_error(&a->own, prepare(comm, options));
+        a->own = plait_error_of(prepare(comm, options));
         error = plait_thread_start(&a->thread, create_in_thread, comm);
     }
     if (error == 0) {

@@ -158,10 +158,8 @@ static enum plait_status load_known(const char *path, struct known **out)
         return plait_fail_memory("out of memory for the plans of %s", path);
     const enum plait_status status = load(path, plait_algs, &k->set);
     if (status != PLAIT_OK) {
-        struct plait_saved_error e;
         free(k);
-        plait_save_error(&e, status);
-        return plait_fail(status, "PLAIT_PLANS: %s", e.text);
+        return plait_fail(status, "PLAIT_PLANS: %s", plait_error_of(status).text);
     }
     strcpy(k->path, path);
     k->next = all;

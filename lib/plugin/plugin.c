@@ -127,16 +127,13 @@ bool plait_plugin_open_net(const struct plait_net_plugin *plugin, const struct p
 enum plait_status plait_plugin_load_files(const char *name, const struct plait_files_plugin **out)
 {
     struct plait_config config;
-    struct plait_saved_error e;
     const void *plugin;
     enum plait_status status = plait_config_load(&config);
 
     if (status == PLAIT_OK)
         status = plait_plugin_load(&plait_plugin_json, config.plugins, &plugin);
-    if (status != PLAIT_OK) {
-        plait_save_error(&e, status);
-        return plait_fail(status, "%s: %s", name, e.text);
-    }
+    if (status != PLAIT_OK)
+        return plait_fail(status, "%s: %s", name, plait_error_of(status).text);
     *out = plugin;
     return PLAIT_OK;
 }

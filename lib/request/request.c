@@ -15,7 +15,7 @@
 
 /* ---- The open group of a thread ------------------------------------------------------------------------- */
 
-void plait_collect_error(struct plait_saved_error *e, enum plait_status status, const char *text)
+void plait_collect_error(struct plait_error *e, enum plait_status status, const char *text)
 {
     if (status == PLAIT_OK)
         return;

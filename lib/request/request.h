@@ -114,13 +114,13 @@ static inline void plait_request_append(struct plait_request **first, struct pla
 /* ---- The open group of this thread, if it has one -------------------------------------------------- */
 
 /* Collect errors of several calls: the first status, and a line for each cause. A comm that fails ends many calls. */
-void plait_collect_error(struct plait_saved_error *e, enum plait_status status, const char *text);
+void plait_collect_error(struct plait_error *e, enum plait_status status, const char *text);
 
 struct plait_group {
     unsigned depth;
     struct plait_request *first, **end;
     struct plait_creation *creations, **last_creation; /* of comms; run when the group ends */
-    struct plait_saved_error refused;                  /* of its calls that were refused */
+    struct plait_error refused;                        /* of its calls that were refused */
 };
 
 extern _Thread_local struct plait_group plait_group; /* this thread's */

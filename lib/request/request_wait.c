@@ -114,7 +114,7 @@ enum plait_status plait_wait_any(struct plait_request **requests, size_t n, size
 
 enum plait_status plait_wait_all(struct plait_request **requests, size_t n)
 {
-    struct plait_saved_error first;
+    struct plait_error first;
 
     first.status = PLAIT_OK;
     if (requests == NULL && n > 0)
@@ -122,7 +122,7 @@ enum plait_status plait_wait_all(struct plait_request **requests, size_t n)
     for (size_t i = 0; i < n; i++) {
         const enum plait_status status = plait_wait(&requests[i]);
         if (status != PLAIT_OK && first.status == PLAIT_OK)
-            plait_save_error(&first, status);
+            first = plait_error_of(status);
     }
     return plait_restore_error(&first);
 }

@@ -89,7 +89,7 @@ void plait_relay_note_loss(struct plait_remote *r, enum plait_status status)
 {
     if (atomic_load(&r->lost))
         return;
-    plait_save_error(&r->loss, status);
+    r->loss = plait_error_of(status);
     atomic_store(&r->lost, true);
 }
 

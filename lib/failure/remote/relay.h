@@ -25,11 +25,11 @@ struct plait_remote {
     struct plait_comm *comm;
     uint32_t nline;
     bool leaving;
-    bool left;                     /* the last update is sent, or no connection is left */
-    atomic_bool over;              /* the connection to rank 0 has ended */
-    atomic_bool lost;              /* the program has closed a descriptor */
-    struct plait_saved_error loss; /* which one; written before `lost` */
-    double seen, sent;             /* clock of this rank's last probe; of its last update */
+    bool left;               /* the last update is sent, or no connection is left */
+    atomic_bool over;        /* the connection to rank 0 has ended */
+    atomic_bool lost;        /* the program has closed a descriptor */
+    struct plait_error loss; /* which one; written before `lost` */
+    double seen, sent;       /* clock of this rank's last probe; of its last update */
     uint32_t probes;
     uint64_t newest;     /* version of the last update of any rank */
     struct line lines[]; /* [nline] */
