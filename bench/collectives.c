@@ -2,7 +2,6 @@
 #include "collectives.h"
 
 #include "base/ascii.h"
-#include "base/nearest.h"
 
 #include <string.h>
 

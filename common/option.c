@@ -2,7 +2,6 @@
 #include "option.h"
 
 #include "base/ascii.h"
-#include "base/nearest.h"
 #include "message.h"
 #include "program.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "reader.h"
 
-#include "base/nearest.h"
+#include "base/ascii.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

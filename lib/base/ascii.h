@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static inline bool plait_is_space(char c)
 {
@@ -84,6 +85,32 @@ static inline void plait_print_real(char *out, size_t room, int digits, double v
     uselocale(before);
     if (c != (locale_t)0)
         freelocale(c);
+}
+
+/* ---- For "did you mean" ---- */
+
+#define PLAIT_NEAR         3  /* a word at a larger distance from a name is no misspelling of it */
+#define PLAIT_LONGEST_WORD 63 /* words are cut there */
+
+/* Edit distance: insertions, deletions and replacements that turn `a` into `b`, without case. */
+static inline unsigned plait_distance(const char *a, const char *b)
+{
+    unsigned row[PLAIT_LONGEST_WORD + 1];
+    const size_t na = strnlen(a, PLAIT_LONGEST_WORD), nb = strnlen(b, PLAIT_LONGEST_WORD);
+
+    for (size_t j = 0; j <= nb; j++)
+        row[j] = (unsigned)j;
+    for (size_t i = 1; i <= na; i++) {
+        unsigned diagonal = row[0];
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= nb; j++) {
+            const unsigned change = diagonal + (plait_lower(a[i - 1]) != plait_lower(b[j - 1]));
+            const unsigned grow = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = change < grow ? change : grow;
+        }
+    }
+    return row[nb];
 }
 
 #endif

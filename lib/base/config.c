@@ -6,10 +6,10 @@
  */
 #include "config.h"
 
+#include "ascii.h"
 #include "descriptor.h"
 #include "fork.h"
 #include "log.h"
-#include "nearest.h"
 #include "status.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "failure.h"
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "comm/doorbells.h"
 #include "failure/remote/remote.h"
@@ -8,6 +9,7 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define MOST_YIELDS 10000
 
@@ -90,4 +92,132 @@ void plait_comm_announce_abort(struct plait_comm *comm, const char *reason, bool
              (unsigned long long)atomic_load(&comm->own->done), comm->rank,
              reason != NULL ? reason : "no reason given");
     plait_announce_failure(comm, PLAIT_ERR_FAILED, text, revoked ? 0 : comm->rank + 1);
+}
+
+/* ---- Texts for errors and the log -------------------------------------------------------------------------------- */
+
+#define LISTED 4 /* last collectives, and messages, of a rank in the log of a failure; plait-info --dump shows more */
+
+/* A rank's control block; NULL: not yet met, or left and freed. */
+static const struct plait_control *control_of(const struct plait_comm *comm, uint32_t rank)
+{
+    const struct plait_control *c = comm->peers != NULL ? comm->peers[rank].control : NULL;
+
+    return c != NULL && atomic_load_explicit(&c->id, memory_order_relaxed) == comm->id ? c : NULL;
+}
+
+static uint64_t done_of(const struct plait_control *c)
+{
+    return atomic_load_explicit(&c->done, memory_order_acquire);
+}
+
+static bool failed_on(const struct plait_control *c)
+{
+    return atomic_load_explicit(&c->failed, memory_order_acquire) != PLAIT_OK;
+}
+
+bool plait_comm_operation(const struct plait_comm *comm, uint32_t rank, uint64_t sequence, struct plait_operation *out)
+{
+    const struct plait_control *c = control_of(comm, rank);
+
+    return c != NULL && plait_ring_read(&c->ring, sequence, done_of(c), failed_on(c), out);
+}
+
+void plait_comm_waits_in(const struct plait_comm *comm, uint32_t rank, double since, char *text, size_t room)
+{
+    const struct plait_control *c = control_of(comm, rank);
+    struct plait_operation o;
+    char name[128];
+
+    text[0] = '\0';
+    if (c == NULL || atomic_load_explicit(&c->seen, memory_order_relaxed) < since ||
+        !plait_message_ring_waits(&c->messages, &o))
+        return;
+    plait_operation_name(&o, name, sizeof name);
+    snprintf(text, room, ", but waits in %s", name);
+}
+
+size_t plait_comm_where(const struct plait_comm *comm, bool own, char *text, size_t room)
+{
+    struct plait_operation o;
+    char name[192] = "";
+    const bool inside =
+        comm->own != NULL && atomic_load_explicit(&comm->own->done, memory_order_relaxed) < comm->sequence;
+
+    if (inside && plait_comm_operation(comm, comm->rank, comm->sequence, &o))
+        plait_operation_name(&o, name, sizeof name);
+    int n = snprintf(text, room, "comm '%s'%s%s: ", comm->name, name[0] != '\0' ? ", " : "", name);
+    if (own && (size_t)n < room)
+        n += snprintf(text + n, room - (size_t)n, "rank %u: ", comm->rank);
+    return (size_t)n < room ? (size_t)n : room - 1;
+}
+
+void plait_comm_log(const struct plait_comm *comm, enum plait_log_level level, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+
+    if (!plait_log_wants(level))
+        return;
+    const size_t n = plait_comm_where(comm, true, text, sizeof text);
+    va_start(args, format);
+    vsnprintf(text + n, sizeof text - n, format, args);
+    va_end(args);
+    plait_log(level, "%s", text);
+}
+
+struct listing {
+    const struct plait_comm *comm;
+    uint32_t rank;
+    uint64_t now;
+};
+
+static void list_one(void *context, const struct plait_operation *o)
+{
+    const struct listing *l = context;
+    char text[320];
+
+    plait_operation_text(o, l->now, text, sizeof text);
+    plait_log(PLAIT_LOG_INFO, "comm '%s': rank %u: last operations of rank %u: %s", l->comm->name, l->comm->rank,
+              l->rank, text);
+}
+
+static void list(const struct plait_comm *comm, uint32_t rank)
+{
+    const struct plait_control *c = control_of(comm, rank);
+    struct listing l = { comm, rank, plait_clock_ns() };
+
+    if (c == NULL)
+        return;
+    plait_ring_visit(&c->ring, done_of(c), failed_on(c), LISTED, list_one, &l);
+    plait_message_ring_visit(&c->messages, failed_on(c), LISTED, list_one, &l);
+}
+
+/* Has this rank told of that process's end already, for another comm? */
+static bool is_told(const struct plait_comm *comm, uint32_t culprit)
+{
+    static _Atomic uint64_t last;
+    const bool one = comm->own->failed == PLAIT_ERR_PEER && culprit > 0 && culprit <= comm->nrank;
+    const struct plait_process *process = one ? comm->peers[culprit - 1].process : NULL;
+    const uint64_t end = process != NULL ? (uint64_t)process->pid << 32 | comm->rank : 0;
+
+    return end != 0 && atomic_exchange(&last, end) == end;
+}
+
+void plait_comm_tell_failure(struct plait_comm *comm, const char *text, uint32_t culprit)
+{
+    char own[512];
+    const size_t n = strlen("comm ''") + strlen(comm->name);
+    const bool inside = plait_comm_where(comm, false, own, sizeof own) > n + 2;
+    const char *cause = inside && strncmp(text, own, n) == 0 ? strstr(text + n, ": ") : NULL;
+
+    if (comm->told)
+        return;
+    comm->told = true;
+    /* The text has the operation of the rank that found the failure, perhaps another one: say what this rank was in. */
+    plait_log(is_told(comm, culprit) ? PLAIT_LOG_INFO : comm->alarm, "rank %u of %u fails: %s%s", comm->rank,
+              comm->nrank, cause != NULL ? own : "", cause != NULL ? cause + 2 : text);
+    list(comm, comm->rank);
+    if (culprit > 0 && culprit <= comm->nrank && culprit - 1 != comm->rank)
+        list(comm, culprit - 1);
 }

@@ -3,7 +3,7 @@
  * The room failure: how a communicator fails, and how failures are reported.
  *
  * A failure starts on one rank, with a text that names the culprit. The others see it in that rank's control block.
- * report.c writes errors, warnings and the log. remote/ keeps replicas of the control blocks of ranks on other hosts,
+ * remote/ keeps replicas of the control blocks of ranks on other hosts,
  * updated over the connections of the rendezvous: readers of a control block need not know on which host its rank is.
  *
  * The room promises: the first error of a communicator stays, and all ranks report the same one. Nothing that is read
@@ -56,7 +56,7 @@ static inline bool plait_has_failed(const struct plait_comm *comm)
     return atomic_load_explicit(&comm->own->failed, memory_order_acquire) != PLAIT_OK;
 }
 
-/* ---- Texts for errors and the log: report.c --------------------------------------------------------------------- */
+/* ---- Texts for errors and the log ------------------------------------------------------------------------------- */
 
 /* Operation `sequence` of a rank of the comm; false if its ring does not have it or its memory is gone. */
 bool plait_comm_operation(const struct plait_comm *comm, uint32_t rank, uint64_t sequence, struct plait_operation *out);

@@ -43,7 +43,7 @@ enum plait_status plait_cards_check(const struct plait_card *all, uint32_t nrank
 enum plait_status plait_cards_differ(uint32_t rank, const char *what, const char *a, const char *b);
 
 /*
- * levels.c: which ranks are near each other. Set the comm's levels, equal on all ranks. None if they would say no more
+ * Which ranks are near each other. Set the comm's levels, equal on all ranks. None if they would say no more
  * than its nodes.
  *
  * node  [nrank] ranks of a node share memory; the comm's own map of nodes goes before it

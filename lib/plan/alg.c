@@ -3,7 +3,6 @@
 #include <plait/plan.h>
 
 #include "base/ascii.h"
-#include "base/nearest.h"
 #include "base/status.h"
 #include "plan_check.h"
 
