@@ -56,7 +56,7 @@ static const struct kind copies_kind = { .others = (const char *const[]){ "to", 
 static const char *const colls[] = { PLAIT_COLL_LIST(PLAIT_X) NULL };
 static const char *const memories[] = { PLAIT_MEMORY_LIST(PLAIT_X) NULL };
 static const char *const links[] = { PLAIT_LINK_LIST(PLAIT_X) NULL };
-static const char *const modes[] = { PLAIT_TUNED_COPY_LIST(PLAIT_X) NULL };
+static const char *const modes[] = { PLAIT_COPY_LIST(PLAIT_X) NULL };
 #undef PLAIT_X
 
 /* An array that is not there has 0 elements. */
@@ -119,19 +119,19 @@ static bool read_to(const struct reader *r, const struct place *p, size_t i)
     uint64_t to = 0;
     char size[32], must[96];
 
-    if (i + 1 == PLAIT_TUNED_CLASSES)
+    if (i + 1 == PLAIT_COPY_CLASSES)
         return !there ||
                reader_wrong(r, p, "to", "%s has \"to\"; leave it out: the last is of all sizes above", p->name);
-    plait_quantity_print(PLAIT_SIZE, PLAIT_TUNED_TO(i), size);
+    plait_quantity_print(PLAIT_SIZE, PLAIT_COPY_TO(i), size);
     snprintf(must, sizeof must, "\"%s\", as classes of sizes are fixed", size);
     if (!there)
         return reader_wrong(r, p, NULL, "%s needs \"to\": %s", p->name, must);
-    return reader_field(r, p, &to_field, &to) && (to == PLAIT_TUNED_TO(i) || reader_wrong_value(r, p, "to", must));
+    return reader_field(r, p, &to_field, &to) && (to == PLAIT_COPY_TO(i) || reader_wrong_value(r, p, "to", must));
 }
 
-static bool read_copies(const struct reader *r, const struct place *root, size_t i, struct plait_tuned_copies *c)
+static bool read_copies(const struct reader *r, const struct place *root, size_t i, struct plait_copy_modes *c)
 {
-    unsigned mode, other = PLAIT_TUNED_STAGED;
+    unsigned mode, other = PLAIT_COPY_STAGED;
     struct place p;
 
     if (!reader_enter(r, root, "copies", i, "with \"fastest\"", &p) || !reader_fields(r, &p, &copies_kind, c) ||
@@ -140,10 +140,10 @@ static bool read_copies(const struct reader *r, const struct place *root, size_t
     const bool has_other = json_object_get(p.object, "else") != NULL;
     if (has_other && !reader_name(r, &p, "else", modes, &other))
         return false;
-    if (has_other && (mode != PLAIT_TUNED_SINGLE || other == PLAIT_TUNED_SINGLE))
+    if (has_other && (mode != PLAIT_COPY_SINGLE || other == PLAIT_COPY_SINGLE))
         return reader_wrong_value(r, &p, "else", "\"staged\" or \"streamed\", beside \"fastest\": \"single\"");
-    c->fastest = (enum plait_tuned_copy)mode;
-    c->other = mode == PLAIT_TUNED_SINGLE ? (enum plait_tuned_copy)other : c->fastest;
+    c->fastest = (enum plait_copy_mode)mode;
+    c->other = mode == PLAIT_COPY_SINGLE ? (enum plait_copy_mode)other : c->fastest;
     return true;
 }
 
@@ -161,7 +161,7 @@ static bool read_links(const struct reader *r, const struct place *p, struct pla
 {
     size_t nlink, ncopy;
     bool ok = count_elements(r, p, "links", 0, PLAIT_NLINK, &nlink) &&
-              count_elements(r, p, "copies", PLAIT_TUNED_CLASSES, PLAIT_TUNED_CLASSES, &ncopy);
+              count_elements(r, p, "copies", PLAIT_COPY_CLASSES, PLAIT_COPY_CLASSES, &ncopy);
 
     for (size_t i = 0; ok && i < nlink; i++)
         ok = read_link(r, p, i, t);
@@ -343,14 +343,14 @@ static void put_links(struct writer *w, const struct plait_tuning *t)
 
 static void put_copies(struct writer *w, const struct plait_tuning *t)
 {
-    for (unsigned k = 0; t->has_copies && k < PLAIT_TUNED_CLASSES; k++) {
-        const struct plait_tuned_copies *c = &t->copies[k];
-        const uint64_t to = PLAIT_TUNED_TO(k);
+    for (unsigned k = 0; t->has_copies && k < PLAIT_COPY_CLASSES; k++) {
+        const struct plait_copy_modes *c = &t->copies[k];
+        const uint64_t to = PLAIT_COPY_TO(k);
         fputs(k > 0 ? " },\n        { " : ",\n    \"copies\": [\n        { ", w->f);
-        if (k + 1 < PLAIT_TUNED_CLASSES)
+        if (k + 1 < PLAIT_COPY_CLASSES)
             writer_field(w, "", &to_field, &to);
-        PUT_NAME(w, k + 1 < PLAIT_TUNED_CLASSES ? ", " : "", "fastest", modes, c->fastest);
-        if (c->fastest == PLAIT_TUNED_SINGLE)
+        PUT_NAME(w, k + 1 < PLAIT_COPY_CLASSES ? ", " : "", "fastest", modes, c->fastest);
+        if (c->fastest == PLAIT_COPY_SINGLE)
             PUT_NAME(w, ", ", "else", modes, c->other);
     }
     fputs(t->has_copies ? " }\n    ]" : "", w->f);

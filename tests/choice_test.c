@@ -627,7 +627,7 @@ static int copy_as_the_file_says(struct plait_comm **comm, uint32_t rank, void *
 
 static void the_copy_modes_of_rank_0s_file_count(void **state)
 {
-    static const enum plait_tuned_copy modes[] = { PLAIT_TUNED_SINGLE, PLAIT_TUNED_STAGED };
+    static const enum plait_copy_mode modes[] = { PLAIT_COPY_SINGLE, PLAIT_COPY_STAGED };
     char paths[2][64];
 
     for (int i = 0; i < 2; i++) {
@@ -640,8 +640,8 @@ static void the_copy_modes_of_rank_0s_file_count(void **state)
         struct plait_tuning t;
         plait_tuning_describe(&t);
         t.has_copies = true;
-        for (int k = 0; k < PLAIT_TUNED_CLASSES; k++)
-            t.copies[k] = (struct plait_tuned_copies){ modes[i], PLAIT_TUNED_STAGED };
+        for (int k = 0; k < PLAIT_COPY_CLASSES; k++)
+            t.copies[k] = (struct plait_copy_modes){ modes[i], PLAIT_COPY_STAGED };
         snprintf(paths[i], sizeof paths[i], "%s/%s", folder, i == 0 ? "single.json" : "staged.json");
         assert_int_equal(plait_tuning_save(&t, paths[i]), PLAIT_OK);
         assert_int_equal(ranks_run(&r), 0);

@@ -197,17 +197,17 @@ static void memory_of_any_allocator_is_copied_once(void **state)
     }
 }
 
-/* From now on blocks of all sizes go in this mode: PLAIT_FAST_... */
-static void use_mode(struct plait_comm *comm, unsigned fast)
+/* From now on blocks of all sizes go in this mode. */
+static void use_mode(struct plait_comm *comm, enum plait_copy_mode mode)
 {
-    memset(comm->copies.fast, (int)fast, sizeof comm->copies.fast);
+    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++)
+        comm->copies.modes[k] = (struct plait_copy_modes){ mode, mode == PLAIT_COPY_SINGLE ? PLAIT_COPY_STAGED : mode };
 }
 
 /* Blocks of many slices, of which the last is short, in each mode. */
 static int take_blocks_one_way(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { BLOCK = (2 << 20) + 5 * 4096 };
-    static const unsigned modes[] = { PLAIT_FAST_SINGLE, 0, PLAIT_FAST_STREAMED };
     char *in = calloc(2, BLOCK), *out = calloc(2, BLOCK);
 
     CHECK(in != NULL && out != NULL);
@@ -217,7 +217,7 @@ static int take_blocks_one_way(struct plait_comm **comm, uint32_t rank, void *ar
     }
     for (unsigned i = 0; i < 2 * 3; i++) {
         const uint64_t before = stats_of(*comm).bytes_staged;
-        use_mode(*comm, modes[i / 2]);
+        use_mode(*comm, (enum plait_copy_mode)(i / 2));
         memset(in, (int)(1 + i), 2 * (size_t)BLOCK);
         CHECK((i % 2 == 0 ? plait_alltoall(*comm, in, out, BLOCK, PLAIT_UINT8, NULL)
                           : plait_broadcast(*comm, in, out, BLOCK, PLAIT_UINT8, 0, NULL)) == PLAIT_OK);
@@ -244,7 +244,7 @@ static int look_at_a_shared_processor(struct plait_comm **comm, uint32_t rank, v
     struct plait_choice choice[2];
 
     for (size_t k = 0; k < 2; k++) {
-        (*comm)->oversubscribed = k == 1;
+        (*comm)->processors = k == 1;
         CHECK(plait_comm_choose(*comm, &(struct plait_shape){ .coll = PLAIT_ALLTOALL }, 128 << 20, PLAIT_UINT8,
                                 PLAIT_SUM, NULL, &choice[k]) == PLAIT_OK);
     }
@@ -305,7 +305,9 @@ static void short_and_interrupted_reads_go_on(void **state)
 
 static void classes_of_sizes_and_modes(void **state)
 {
-    const struct plait_copies c = { .fast = { PLAIT_FAST_STREAMED, PLAIT_FAST_SINGLE, 0, 0, PLAIT_FAST_SINGLE } };
+    const struct plait_copies c = { .modes = { { PLAIT_COPY_STREAMED, PLAIT_COPY_STREAMED },
+                                               [1] = { PLAIT_COPY_SINGLE, PLAIT_COPY_STAGED },
+                                               [4] = { PLAIT_COPY_SINGLE, PLAIT_COPY_STAGED } } };
 
     (void)state;
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
@@ -324,17 +326,20 @@ static void the_fastest_mode_is_taken(void **state)
 {
     static const struct {
         double t[3]; /* single, staged, streamed */
-        unsigned fast;
-    } cases[] = { { { 1, 2, 2 }, PLAIT_FAST_SINGLE },
-                  { { 3, 2, 2 }, 0 },
-                  { { 0, 2, 2 }, 0 },
-                  { { 0, 2, 1 }, PLAIT_FAST_STREAMED },
-                  { { 3, 2, 1 }, PLAIT_FAST_STREAMED },
-                  { { 1.5, 3, 2 }, PLAIT_FAST_SINGLE | PLAIT_FAST_STREAMED },
-                  { { 3, 2, 1.9 }, 0 } }; /* not by a tenth */
+        enum plait_copy_mode fastest, other;
+    } cases[] = { { { 1, 2, 2 }, PLAIT_COPY_SINGLE, PLAIT_COPY_STAGED },
+                  { { 3, 2, 2 }, PLAIT_COPY_STAGED, PLAIT_COPY_STAGED },
+                  { { 0, 2, 2 }, PLAIT_COPY_STAGED, PLAIT_COPY_STAGED },
+                  { { 0, 2, 1 }, PLAIT_COPY_STREAMED, PLAIT_COPY_STREAMED },
+                  { { 3, 2, 1 }, PLAIT_COPY_STREAMED, PLAIT_COPY_STREAMED },
+                  { { 1.5, 3, 2 }, PLAIT_COPY_SINGLE, PLAIT_COPY_STREAMED },
+                  { { 3, 2, 1.9 }, PLAIT_COPY_STAGED, PLAIT_COPY_STAGED } }; /* not by a tenth */
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(plait_copies_fastest(cases[i].t), cases[i].fast);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct plait_copy_modes found = plait_copies_fastest(cases[i].t);
+        assert_int_equal(found.fastest, cases[i].fastest);
+        assert_int_equal(found.other, cases[i].other);
+    }
 }
 
 /* Do all ranks have this table? */
@@ -396,7 +401,8 @@ static int split_off(struct plait_comm **comm, uint32_t rank, void *arg)
         return 0;
     CHECK(rest->own->calibration.step == 0 || !(*comm)->copies.calibrated);
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES && (*comm)->copies.calibrated; k++) /* 3 ranks may share a processor */
-        CHECK(((rest->copies.fast[k] ^ (*comm)->copies.fast[k]) & PLAIT_FAST_SINGLE) == 0);
+        CHECK((rest->copies.modes[k].fastest == PLAIT_COPY_SINGLE) ==
+              ((*comm)->copies.modes[k].fastest == PLAIT_COPY_SINGLE));
     CHECK(plait_comm_destroy(rest) == PLAIT_OK);
     return 0;
 }
@@ -436,7 +442,6 @@ static void a_calibration_whose_other_rank_does_not_come_ends(void **state)
 static int send_in_each_mode(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { MOST = 5 << 20 };
-    static const unsigned modes[] = { PLAIT_FAST_SINGLE, 0, PLAIT_FAST_STREAMED };
     char *v = malloc(MOST);
 
     (void)arg;
@@ -448,7 +453,7 @@ static int send_in_each_mode(struct plait_comm **comm, uint32_t rank, void *arg)
     for (unsigned m = 0; m < 3; m++)
         for (size_t bytes = PLAIT_LEAST_ONCE; bytes < MOST; bytes *= 3) {
             const uint64_t before = stats_of(*comm).bytes_staged;
-            use_mode(*comm, modes[m]);
+            use_mode(*comm, (enum plait_copy_mode)m);
             memset(v, rank == 0 ? (int)(m + bytes % 97) : -1, bytes);
             CHECK((rank == 0 ? plait_send(*comm, v, bytes, PLAIT_UINT8, 1, NULL)
                              : plait_recv(*comm, v, bytes, PLAIT_UINT8, 0, NULL)) == PLAIT_OK);

@@ -242,7 +242,7 @@ static int run_sequence(struct plait_comm **comm, uint32_t rank, void *arg)
 
     CHECK(places[0] != NULL && places[1] != NULL);
     if (s->apart)
-        (*comm)->oversubscribed = false;
+        (*comm)->processors = 0;
     for (uint64_t k = 0; k < s->n; k++) {
         struct place *p = places[random_below(&own, 2)];
         draw(&c, &common, nrank);
@@ -318,7 +318,7 @@ static int be_ahead(struct plait_comm **comm, uint32_t rank, void *arg)
     struct place *p = new_place(lead->library);
 
     CHECK(p != NULL);
-    (*comm)->oversubscribed = false; /* as it is where there are two processors */
+    (*comm)->processors = 0; /* as it is where there are two processors */
     fill(p, &c, 0, rank, 2);
     if (rank == 0) {
         how.request = &request;
@@ -417,7 +417,7 @@ static int a_started_operation_takes_what_is_lent_while_its_rank_waits_elsewhere
     struct place *p = new_place(rank == 0);
 
     CHECK(p != NULL && plait_comm_duplicate(*comm, NULL, &other) == PLAIT_OK);
-    (*comm)->oversubscribed = false;
+    (*comm)->processors = 0;
     fill(p, &c, 1, rank, 2);
     how.request = &request;
     how.persistent = 1;
@@ -485,7 +485,7 @@ static int a_small_block_that_is_longer_than_a_slice_has_none(struct plait_comm 
 
     CHECK(v != NULL);
     (*comm)->cache = 0;
-    (*comm)->oversubscribed = false;
+    (*comm)->processors = 0;
     (*comm)->cma = false;
     for (uint32_t r = 0; r < NSEVERAL; r++)
         counts[r] = r == 1 ? LARGE_BLOCK : SMALL_BLOCK;
@@ -554,7 +554,7 @@ static int wait_in_vain(struct plait_comm **comm, uint32_t rank, void *arg)
     enum plait_status status = PLAIT_OK;
 
     CHECK(plait_mem_alloc(MOST_COUNT * sizeof(int32_t), &value) == PLAIT_OK);
-    (*comm)->oversubscribed = false;
+    (*comm)->processors = 0;
 
     how.deadline = dies ? 30 : 0.2;
     if (rank == 1) {
@@ -601,7 +601,7 @@ static int lend_and_leave(struct plait_comm **comm, uint32_t rank, void *arg)
     int32_t *v = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     CHECK(v != MAP_FAILED);
-    (*comm)->oversubscribed = false;
+    (*comm)->processors = 0;
     while (rank == 1 && !lead->may_read)
         usleep(100);
     how.deadline = 0.2;

@@ -83,7 +83,10 @@ static int memory_for_slices_fits_the_last_level_of_cache(struct plait_comm **co
 /* From now on blocks of all sizes are staged, with streaming or with cached stores. */
 static void stage(struct plait_comm *comm, bool streams)
 {
-    memset(comm->copies.fast, streams ? PLAIT_FAST_STREAMED : 0, sizeof comm->copies.fast);
+    const enum plait_copy_mode mode = streams ? PLAIT_COPY_STREAMED : PLAIT_COPY_STAGED;
+
+    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++)
+        comm->copies.modes[k] = (struct plait_copy_modes){ mode, mode };
 }
 
 static int exchange(struct plait_comm *comm, uint32_t rank, char *v, char byte)

@@ -39,8 +39,8 @@ static void every_field_is_read(void **state)
     assert_true(ranks->latency == 300 && ranks->overhead == 100 && ranks->bandwidth == 8000000000);
     assert_true(hosts->latency == 25000 && hosts->overhead == 0 && hosts->bandwidth == 110000000);
     assert_int_equal(t.link[PLAIT_LINK_RACKS].bandwidth, 0);
-    assert_true(t.has_copies && t.copies[0].fastest == PLAIT_TUNED_SINGLE && t.copies[0].other == PLAIT_TUNED_STREAMED);
-    assert_true(t.copies[3].fastest == PLAIT_TUNED_STREAMED && t.copies[3].other == PLAIT_TUNED_STREAMED);
+    assert_true(t.has_copies && t.copies[0].fastest == PLAIT_COPY_SINGLE && t.copies[0].other == PLAIT_COPY_STREAMED);
+    assert_true(t.copies[3].fastest == PLAIT_COPY_STREAMED && t.copies[3].other == PLAIT_COPY_STREAMED);
     assert_int_equal(t.nrow, 4);
     const struct plait_tuned_choice *c = &t.rows[1];
     assert_true(c->coll == PLAIT_ALLREDUCE && c->hosts == 4 && c->ranks_per_host == 2 && c->oversubscribed);

@@ -21,8 +21,6 @@
 #define NS      1e9
 #define PER_MB  UINT64_C(1000000)
 
-_Static_assert(PLAIT_TUNED_CLASSES == PLAIT_COPY_CLASSES, "classes of sizes");
-
 static enum plait_status send_some(const struct tune *t, uint32_t to, uint32_t n)
 {
     enum plait_status status = plait_group_start();
@@ -217,11 +215,7 @@ static void take_copies(struct plait_tuning *out)
 
     if (!known.calibrated)
         return;
-    for (unsigned k = 0; k < PLAIT_TUNED_CLASSES; k++) {
-        struct plait_tuned_copies *c = &out->copies[k];
-        c->other = known.fast[k] & PLAIT_FAST_STREAMED ? PLAIT_TUNED_STREAMED : PLAIT_TUNED_STAGED;
-        c->fastest = known.fast[k] & PLAIT_FAST_SINGLE ? PLAIT_TUNED_SINGLE : c->other;
-    }
+    memcpy(out->copies, known.modes, sizeof out->copies);
     out->has_copies = true;
     out->copy = known.copy[0] * PER_MB;
 }

@@ -163,7 +163,7 @@ enum plait_status tune_ranks(struct plait_comm *comm, double seconds, enum tune_
     struct tune t = { .comm = comm,
                       .rank = plait_comm_rank(comm),
                       .nrank = plait_comm_nrank(comm),
-                      .crowded = comm->oversubscribed,
+                      .crowded = comm->processors > 0,
                       .begin = plait_clock(),
                       .results = out };
     enum plait_status status = PLAIT_ERR_NOMEM;

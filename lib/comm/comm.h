@@ -245,8 +245,7 @@ struct plait_comm {
     size_t slice_bytes;       /* least library memory of a slice in flight */
     bool reproducible;
     size_t streams_from;        /* least bytes of copied results that are written with streaming stores */
-    bool oversubscribed;        /* more ranks of this comm here than processors */
-    uint32_t processors;        /* if so, those of the host where it is worst; else 0 */
+    uint32_t processors;        /* of the host that has the fewest for more ranks; 0: all have enough */
     bool cma;                   /* all ranks can use single copy */
     struct plait_copies copies; /* of the lowest rank of this node: copy modes by size */
     struct plait_unread unread;

@@ -26,8 +26,6 @@
 #define SPINS        64  /* turns between two looks at the clock, about 2 us */
 #define GAIN         0.9 /* streaming stores must be so much faster: they empty caches that others use */
 
-#define NMODE 3
-
 #define MOST_RATE   1000000 /* MB/s: what is faster was not timed rightly */
 #define MEETINGS    8       /* of these the fastest counts */
 #define PER_MEETING 32
@@ -41,7 +39,11 @@ static const struct {
 };
 
 /* Without a calibration: the kernel's copy is faster from about 1 MiB on, where blocks leave a core's cache. */
-static const struct plait_copies built_in = { .fast = { 0, 0, 0, PLAIT_FAST_SINGLE, PLAIT_FAST_SINGLE } };
+static const struct plait_copies built_in = { .modes = { { PLAIT_COPY_STAGED, PLAIT_COPY_STAGED },
+                                                         { PLAIT_COPY_STAGED, PLAIT_COPY_STAGED },
+                                                         { PLAIT_COPY_STAGED, PLAIT_COPY_STAGED },
+                                                         { PLAIT_COPY_SINGLE, PLAIT_COPY_STAGED },
+                                                         { PLAIT_COPY_SINGLE, PLAIT_COPY_STAGED } } };
 
 static struct plait_copies known; /* of this process; zeroes: none was timed */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -143,20 +145,20 @@ static bool time_exchange(struct side *s, enum plait_copy_mode mode, size_t byte
     return true;
 }
 
-uint8_t plait_copies_fastest(const double t[])
+struct plait_copy_modes plait_copies_fastest(const double t[])
 {
     const bool streams = t[PLAIT_COPY_STREAMED] < GAIN * t[PLAIT_COPY_STAGED];
-    const double staged = t[streams ? PLAIT_COPY_STREAMED : PLAIT_COPY_STAGED];
-    const bool single = t[PLAIT_COPY_SINGLE] > 0 && t[PLAIT_COPY_SINGLE] < staged;
+    const enum plait_copy_mode other = streams ? PLAIT_COPY_STREAMED : PLAIT_COPY_STAGED;
+    const bool single = t[PLAIT_COPY_SINGLE] > 0 && t[PLAIT_COPY_SINGLE] < t[other];
 
-    return (uint8_t)((single ? PLAIT_FAST_SINGLE : 0) | (streams ? PLAIT_FAST_STREAMED : 0));
+    return (struct plait_copy_modes){ single ? PLAIT_COPY_SINGLE : other, other };
 }
 
 /* All exchanges of one size. False: the time is up, or one failed. */
-static bool try_size(struct side *s, unsigned k, bool single, double t[NMODE])
+static bool try_size(struct side *s, unsigned k, bool single, double t[PLAIT_NCOPY])
 {
     for (unsigned i = 0; i < sizes[k].repeats; i++)
-        for (unsigned mode = single ? PLAIT_COPY_SINGLE : PLAIT_COPY_STAGED; mode < NMODE; mode++)
+        for (unsigned mode = single ? PLAIT_COPY_SINGLE : PLAIT_COPY_STAGED; mode < PLAIT_NCOPY; mode++)
             if (!time_exchange(s, (enum plait_copy_mode)mode, sizes[k].bytes, &t[mode]))
                 return false;
     return true;
@@ -168,11 +170,11 @@ static uint32_t rate_of(size_t bytes, double seconds)
     return rate < 1 ? 1 : rate < MOST_RATE ? (uint32_t)rate : MOST_RATE;
 }
 
-static double least_of(const double t[NMODE])
+static double least_of(const double t[PLAIT_NCOPY])
 {
     double least = 0;
 
-    for (unsigned mode = 0; mode < NMODE; mode++)
+    for (unsigned mode = 0; mode < PLAIT_NCOPY; mode++)
         if (t[mode] > 0 && (least == 0 || t[mode] < least))
             least = t[mode];
     return least;
@@ -204,16 +206,16 @@ static bool time_all(struct side *s, struct plait_copies *out)
     out->calibrated = true;
     out->latency = time_latency(s);
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
-        double t[NMODE] = { 0 };
+        double t[PLAIT_NCOPY] = { 0 };
         goes_on = goes_on && try_size(s, k, single, t);
         if (goes_on && t[PLAIT_COPY_STAGED] > 0 && t[PLAIT_COPY_STREAMED] > 0) {
-            out->fast[k] = plait_copies_fastest(t);
+            out->modes[k] = plait_copies_fastest(t);
             out->copy[k] = rate_of(sizes[k].bytes, least_of(t));
             for (unsigned i = 0; !timed && i < k; i++)
                 out->copy[i] = out->copy[k];
             timed = true;
         } else if (timed) {
-            out->fast[k] = out->fast[k - 1];
+            out->modes[k] = out->modes[k - 1];
             out->copy[k] = out->copy[k - 1];
         }
     }

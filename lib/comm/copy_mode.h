@@ -16,26 +16,15 @@
 #ifndef PLAIT_LIB_COMM_COPY_MODE_H
 #define PLAIT_LIB_COMM_COPY_MODE_H
 
+#include "plugin/tuning.h"
+
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#define PLAIT_LEAST_ONCE   ((size_t)8 << 10) /* least bytes of a single copy: its system call takes 1 to 2 us */
-#define PLAIT_COPY_CLASSES 5                 /* of sizes: 8 to 32 KiB, to 128, to 512, to 2 MiB, and all above */
-
-enum plait_copy_mode { PLAIT_COPY_SINGLE, PLAIT_COPY_STAGED, PLAIT_COPY_STREAMED };
-
-/* Flags of a size class: its fastest copy modes. */
-enum {
-    PLAIT_FAST_SINGLE = 1,  /* single copy, where it is possible */
-    PLAIT_FAST_STREAMED = 2 /* else, streaming stores into shared memory, not cached ones */
-};
+#define PLAIT_LEAST_ONCE ((size_t)8 << 10) /* least bytes of a single copy: its system call takes 1 to 2 us */
 
 struct plait_copies {
-    uint8_t fast[PLAIT_COPY_CLASSES]; /* flags */
-    bool calibrated;                  /* false: built in, and all rates are 0 */
-    uint8_t unused[2];
+    struct plait_copy_modes modes[PLAIT_COPY_CLASSES];
+    uint32_t calibrated;               /* 0: built in, and all rates are 0 */
     uint32_t latency;                  /* ns, of a flag from rank to rank */
     uint32_t copy[PLAIT_COPY_CLASSES]; /* MB/s, of each of two ranks that copy from each other; 0: not timed */
 };
@@ -61,17 +50,13 @@ static inline unsigned plait_copy_class(size_t bytes)
 /* The copy mode of a block of `bytes`. single: single copy is possible and permitted. */
 static inline enum plait_copy_mode plait_copy_mode_of(const struct plait_copies *copies, size_t bytes, bool single)
 {
-    const unsigned fast = copies->fast[plait_copy_class(bytes)];
+    const struct plait_copy_modes *modes = &copies->modes[plait_copy_class(bytes)];
 
-    if (bytes < PLAIT_LEAST_ONCE)
-        return PLAIT_COPY_STAGED;
-    if (single && (fast & PLAIT_FAST_SINGLE))
-        return PLAIT_COPY_SINGLE;
-    return fast & PLAIT_FAST_STREAMED ? PLAIT_COPY_STREAMED : PLAIT_COPY_STAGED;
+    return bytes < PLAIT_LEAST_ONCE ? PLAIT_COPY_STAGED : single ? modes->fastest : modes->other;
 }
 
-/* The flags of a size class whose exchange took t[mode] seconds; t[PLAIT_COPY_SINGLE] 0: it was not possible. */
-uint8_t plait_copies_fastest(const double t[]);
+/* The modes of a size class whose exchange took t[mode] seconds; t[PLAIT_COPY_SINGLE] 0: it was not possible. */
+struct plait_copy_modes plait_copies_fastest(const double t[]);
 
 /* The table of this process, or the built-in one (calibrate false: that one in any case). */
 struct plait_copies plait_copies_known(bool calibrate);

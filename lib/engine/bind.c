@@ -23,7 +23,7 @@ struct plait_wish plait_comm_wish(const struct plait_comm *comm, enum plait_coll
     w.cache = comm->cache;
     w.round = w.round != PLAIT_ROUND_DEFAULT ? w.round : comm->round;
     w.reproducible |= comm->reproducible;
-    w.oversubscribed = comm->oversubscribed && space->host;
+    w.oversubscribed = comm->processors > 0 && space->host;
     w.device = !space->host;
     w.remote = comm->remote != NULL || plait_has_nodes(comm->node, comm->nrank);
     return w;
@@ -203,7 +203,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, const struct plai
     o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->bytes);
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->bytes);
     if (o->selection.eager)
-        o->eager = plait_eager_plan(o, o->bytes, comm->nrank, comm->rank, !comm->oversubscribed);
+        o->eager = plait_eager_plan(o, o->bytes, comm->nrank, comm->rank, comm->processors == 0);
     else if (o->selection.split > 0)
         o->eager = plait_eager_plan(o, o->selection.split, comm->nrank, comm->rank, false);
     if (o->tally == NULL && (o->tally = find_tally(comm, o)) == NULL)

@@ -39,17 +39,21 @@ static uint32_t hash_plans(const struct plait_alg *const *known)
     return (uint32_t)(h ^ h >> 32);
 }
 
-enum plait_status plait_cards_differ(uint32_t rank, const char *what, const char *a, const char *b)
+/* `what` is a on rank 0 and b on this rank. */
+static enum plait_status differ(uint32_t rank, const char *what, const char *a, const char *b)
 {
     return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: %s is %s on rank 0 and %s on rank %u", what,
                       a[0] != '\0' ? a : "empty", b[0] != '\0' ? b : "empty", rank);
 }
 
+#define MOST_ADDRESS ((size_t)64 << 10) /* bytes */
+
 static bool is_valid(const struct plait_card *c, size_t control_bytes)
 {
     return memchr(c->version, '\0', sizeof c->version) != NULL && memchr(c->algo, '\0', sizeof c->algo) != NULL &&
-           c->control % PLAIT_LINE == 0 && c->arena_size >= control_bytes &&
-           c->control <= c->arena_size - control_bytes;
+           memchr(c->network, '\0', sizeof c->network) != NULL && c->address <= MOST_ADDRESS &&
+           memchr(c->hostname, '\0', sizeof c->hostname) != NULL && c->control % PLAIT_LINE == 0 &&
+           c->arena_size >= control_bytes && c->control <= c->arena_size - control_bytes;
 }
 
 /* The first difference between a rank's options and settings and those of rank 0. */
@@ -73,14 +77,16 @@ static enum plait_status compare(const struct plait_card *zero, const struct pla
     char a[24], b[24];
 
     if (strcmp(zero->version, c->version) != 0)
-        return plait_cards_differ(rank, "the library's version", zero->version, c->version);
+        return differ(rank, "the library's version", zero->version, c->version);
     if (strcmp(zero->algo, c->algo) != 0)
-        return plait_cards_differ(rank, "PLAIT_ALGO", zero->algo, c->algo);
+        return differ(rank, "PLAIT_ALGO", zero->algo, c->algo);
+    if (strcmp(zero->network, c->network) != 0)
+        return differ(rank, "the network", zero->network, c->network);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i].there != numbers[i].here) {
             snprintf(a, sizeof a, "%" PRIu64, numbers[i].there);
             snprintf(b, sizeof b, "%" PRIu64, numbers[i].here);
-            return plait_cards_differ(rank, numbers[i].name, a, b);
+            return differ(rank, numbers[i].name, a, b);
         }
     return PLAIT_OK;
 }
@@ -157,7 +163,7 @@ static uint64_t key_of(const struct plait_comm *comm, const struct plait_card *a
     if (kind == RACK)
         return all[r].rack;
     if (kind == HOST)
-        return (uint64_t)(comm->node != NULL ? comm->node : node)[r] + 1;
+        return (uint64_t)(comm->node != NULL ? comm->node[r] : 0) + 1;
     const uint32_t place = all[r].place[kind - PACKAGE];
     return place == PLAIT_NOWHERE ? 0 : ((uint64_t)node[r] << 32 | place) + 1;
 }

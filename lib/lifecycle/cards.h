@@ -27,9 +27,14 @@ struct plait_card {
     uint64_t rack;  /* hash of PLAIT_RACK; 0: unknown */
     uint32_t place[PLAIT_NPLACE];
     uint32_t plans; /* hash of the plans of PLAIT_PLANS */
+
+    /* Of a comm that spans hosts; else zeroes. */
+    char network[56];  /* and its version */
+    char hostname[64]; /* name of the host */
+    uint64_t address;  /* bytes of the address in the network */
 };
 
-/* The card of this rank, but for has_pidfd and place. */
+/* The card of this rank, but for has_pidfd, place and the network. */
 enum plait_status plait_card_fill(const struct plait_comm *comm, const struct plait_arena *arena,
                                   struct plait_card *out);
 
@@ -39,14 +44,11 @@ enum plait_status plait_card_fill(const struct plait_comm *comm, const struct pl
  */
 enum plait_status plait_cards_check(const struct plait_card *all, uint32_t nrank);
 
-/* PLAIT_ERR_MISMATCH: `what` is a on rank 0 and b on this rank. */
-enum plait_status plait_cards_differ(uint32_t rank, const char *what, const char *a, const char *b);
-
 /*
  * Which ranks are near each other. Set the comm's levels, equal on all ranks. None if they would say no more
  * than its nodes.
  *
- * node  [nrank] ranks of a node share memory; the comm's own map of nodes goes before it
+ * node  [nrank] ranks of a node share memory
  */
 enum plait_status plait_levels_find(struct plait_comm *comm, const struct plait_card *all, const uint32_t *node);
 
@@ -60,7 +62,7 @@ enum plait_status plait_levels_find(struct plait_comm *comm, const struct plait_
  * decides on the node's copy modes, and rank 0 on the algorithms of all.
  */
 void *plait_speeds_time(struct plait_comm *comm, const struct plait_card *all, const uint32_t *node, uint32_t first);
-enum plait_status plait_speeds_agree(struct plait_comm *comm, struct plait_bootstrap *boot, const uint32_t *node,
-                                     uint32_t first, enum plait_status own);
+enum plait_status plait_speeds_agree(struct plait_comm *comm, struct plait_bootstrap *boot, uint32_t first,
+                                     enum plait_status own);
 
 #endif

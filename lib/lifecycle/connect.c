@@ -28,6 +28,7 @@ struct connecting {
     bool *leads;                   /* [nrank] is it its process's leader? */
     int (*fds)[PLAIT_COMM_SHARES]; /* [nrank] received from leaders: arena, pidfd */
     int given[PLAIT_COMM_SHARES];  /* this process's; given[1] < 0: not open */
+    const void *address;           /* of this rank in the network */
     void *stage;                   /* of a calibration; the other rank may read it until the last agreement */
 };
 
@@ -76,18 +77,22 @@ static enum plait_status begin(struct connecting *m, const struct plait_comm *co
     return PLAIT_OK;
 }
 
-static void end(struct connecting *m)
+static void end(struct connecting *m, const struct plait_comm *comm)
 {
     plait_descriptor_close(m->given[1]);
     free(m->all);
-    free(m->node);
+    if (comm == NULL || m->node != comm->node)
+        free(m->node);
     plait_arena_free(m->stage);
     free(m->leads);
     free(m->fds);
 }
 
-/* Ranks that can pass each other descriptors form a node. In tests, PLAIT_HOSTS says how many nodes there are. */
-static void find_nodes(const struct plait_comm *comm, struct plait_bootstrap *boot, struct connecting *m)
+/*
+ * Ranks that can pass each other descriptors form a node. In tests, PLAIT_HOSTS says how many nodes there are. They are
+ * the nodes of plans, unless the caller has said others.
+ */
+static void find_nodes(struct plait_comm *comm, struct plait_bootstrap *boot, struct connecting *m)
 {
     const uint64_t hosts = comm->config.hosts < comm->nrank ? comm->config.hosts : comm->nrank;
 
@@ -97,6 +102,8 @@ static void find_nodes(const struct plait_comm *comm, struct plait_bootstrap *bo
     }
     while (m->node[m->first] != m->node[comm->rank])
         m->first++;
+    if (m->nnode > 1 && comm->node == NULL)
+        comm->node = m->node;
 }
 
 /*
@@ -222,86 +229,57 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct con
             comm->processes[comm->nprocess++] = (struct pollfd){ .fd = p->process->pidfd, .events = POLLIN };
     }
     comm->processors = too_few_processors(comm, m);
-    comm->oversubscribed = comm->processors > 0;
     return status;
 }
 
 /* ---- Several hosts --------------------------------------------------------------------------------------- */
 
-#define MOST_ADDRESS ((size_t)64 << 10) /* bytes */
+/* Open the network to ranks of other hosts. */
+static enum plait_status open_port(struct plait_comm *comm, struct plait_bootstrap *boot, struct connecting *m)
+{
+    enum plait_status status = plait_port_open(comm, NULL, plait_bootstrap_nodes(boot)->devices);
 
-struct port_card {  /* one rank's port in the network */
-    uint64_t bytes; /* of the address */
-    char version[56];
-    char host[64]; /* host name */
-};
+    if (status != PLAIT_OK)
+        return status;
+    m->address = plait_port_address(comm->port, &m->own.address);
+    snprintf(m->own.network, sizeof m->own.network, "%s", plait_port_version(comm->port));
+    gethostname(m->own.hostname, sizeof m->own.hostname - 1);
+    return PLAIT_OK;
+}
 
-/* Check that all ranks use the same network, exchange addresses, and lead the port to ranks of other nodes. */
-static enum plait_status lead_ports(struct plait_comm *comm, struct plait_bootstrap *boot, const struct connecting *m,
-                                    const struct port_card *cards, const void *own)
+/* Create the thread that receives other hosts' control-plane updates, and lead the port to the ranks there. */
+static enum plait_status lead_port(struct plait_comm *comm, struct plait_bootstrap *boot, const struct connecting *m,
+                                   enum plait_status status)
 {
     const uint32_t n = comm->nrank;
     size_t most = 0;
-    enum plait_status status = PLAIT_OK;
 
-    PLAIT_KNOWN(cards != NULL && own != NULL);
-    for (uint32_t r = 0; r < n; r++) {
-        if (cards[r].bytes > MOST_ADDRESS || memchr(cards[r].version, '\0', sizeof cards[r].version) == NULL ||
-            memchr(cards[r].host, '\0', sizeof cards[r].host) == NULL)
-            return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: rank %u has no network address of this version", r);
-        if (strcmp(cards[r].version, cards[0].version) != 0)
-            return plait_cards_differ(r, "the network", cards[0].version, cards[r].version);
-        most = cards[r].bytes > most ? cards[r].bytes : most;
-    }
+    for (uint32_t r = 0; r < n; r++)
+        most = m->all[r].address > most ? m->all[r].address : most;
     char *all = calloc(n + 1, most); /* the last one is the copy that this rank sends */
-    if (all == NULL)
+    if (all == NULL && status == PLAIT_OK)
         status = plait_fail_memory("out of memory for the addresses of %u ranks", n);
-    else
-        memcpy(all + n * most, own, cards[comm->rank].bytes);
+    if (status == PLAIT_OK)
+        status = plait_remote_create(comm, &comm->remote);
+    if (all != NULL)
+        memcpy(all + n * most, m->address, m->own.address);
     status = plait_bootstrap_allgather(boot, status, all != NULL ? all + n * most : NULL, most, all);
     for (uint32_t r = 0; r < n && status == PLAIT_OK; r++)
         if (m->node[r] != m->node[comm->rank]) {
-            memcpy(comm->peers[r].replica->host, cards[r].host, sizeof cards[r].host);
-            status = plait_port_lead(comm->port, r, all + r * most, cards[r].bytes);
+            memcpy(comm->peers[r].replica->host, m->all[r].hostname, sizeof m->all[r].hostname);
+            status = plait_port_lead(comm->port, r, all + r * most, m->all[r].address);
         }
     free(all);
     return status;
 }
 
-/* Open the network to ranks of other hosts, and create the thread that receives their control-plane updates. */
-static enum plait_status join_hosts(struct plait_comm *comm, struct plait_bootstrap *boot, const struct connecting *m)
-{
-    struct port_card own = { 0 }, *cards = calloc(comm->nrank, sizeof *cards);
-    size_t bytes = 0;
-    const void *address = NULL;
-    enum plait_status status = cards != NULL ? plait_port_open(comm, NULL, plait_bootstrap_nodes(boot)->devices)
-                                             : plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
-
-    if (status == PLAIT_OK) {
-        address = plait_port_address(comm->port, &bytes);
-        own.bytes = bytes;
-        gethostname(own.host, sizeof own.host - 1);
-        snprintf(own.version, sizeof own.version, "%s", plait_port_version(comm->port));
-        status = plait_remote_create(comm, &comm->remote);
-    }
-    status = plait_bootstrap_allgather(boot, status, &own, sizeof own, cards);
-    if (status == PLAIT_OK)
-        status = lead_ports(comm, boot, m, cards, address);
-    free(cards);
-    return status;
-}
-
-/* The rendezvous's sockets stay open, for control-plane updates; plans know the nodes. */
+/* The rendezvous's sockets stay open, for control-plane updates. */
 static void keep_sockets(struct plait_comm *comm, struct plait_bootstrap *boot, struct connecting *m)
 {
     int *sockets = &m->fds[0][0]; /* reused: large enough, and its descriptors are closed */
 
     plait_bootstrap_take_sockets(boot, sockets);
     plait_remote_begin(comm->remote, sockets);
-    if (comm->node == NULL) {
-        comm->node = m->node;
-        m->node = NULL;
-    }
 }
 
 /* Can this rank read the memory of every other process by CMA? A read of 0 bytes reads only the arena's token. */
@@ -329,7 +307,8 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
 
     find_nodes(comm, boot, m);
     locate(comm, m);
-    enum plait_status status = plait_bootstrap_allgather(boot, PLAIT_OK, &m->own, sizeof m->own, m->all);
+    enum plait_status status = m->nnode > 1 ? open_port(comm, boot, m) : PLAIT_OK;
+    status = plait_bootstrap_allgather(boot, status, &m->own, sizeof m->own, m->all);
 
     if (status == PLAIT_OK)
         status = plait_cards_check(all, comm->nrank);
@@ -363,11 +342,9 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
         atomic_store_explicit(&comm->own->reads, can_read_all(comm), memory_order_relaxed);
     if (status == PLAIT_OK)
         m->stage = plait_speeds_time(comm, all, m->node, m->first);
-    if (m->nnode > 1) {
-        status = plait_bootstrap_agree(boot, status);
-        status = status == PLAIT_OK ? join_hosts(comm, boot, m) : status;
-    }
-    status = plait_speeds_agree(comm, boot, m->node, m->first, status);
+    if (m->nnode > 1)
+        status = lead_port(comm, boot, m, status);
+    status = plait_speeds_agree(comm, boot, m->first, status);
     if (status == PLAIT_OK && m->nnode > 1)
         keep_sockets(comm, boot, m);
     return status;
@@ -393,6 +370,6 @@ enum plait_status plait_comm_connect(struct plait_comm *comm, const struct plait
     }
     plait_bootstrap_destroy(boot);
     plait_frame_unwatch();
-    end(&m);
+    end(&m, comm);
     return status;
 }

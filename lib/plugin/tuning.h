@@ -54,24 +54,24 @@ struct plait_tuned_link {
 };
 
 /* Copy modes, and their names. lib/comm/copy_mode.h says what they are. */
-#define PLAIT_TUNED_COPY_LIST(X)    \
-    X(PLAIT_TUNED_SINGLE, "single") \
-    X(PLAIT_TUNED_STAGED, "staged") \
-    X(PLAIT_TUNED_STREAMED, "streamed")
+#define PLAIT_COPY_LIST(X)         \
+    X(PLAIT_COPY_SINGLE, "single") \
+    X(PLAIT_COPY_STAGED, "staged") \
+    X(PLAIT_COPY_STREAMED, "streamed")
 
-enum plait_tuned_copy {
+enum plait_copy_mode {
 #define PLAIT_X(symbol, name) symbol,
-    PLAIT_TUNED_COPY_LIST(PLAIT_X)
+    PLAIT_COPY_LIST(PLAIT_X)
 #undef PLAIT_X
-        PLAIT_NTUNED_COPY
+        PLAIT_NCOPY
 };
 
 /* Classes of sizes: to 32 KiB ("to"), to 128 KiB, to 512 KiB, to 2 MiB, and all above, whose "to" is missing. */
-#define PLAIT_TUNED_CLASSES 5
-#define PLAIT_TUNED_TO(k)   ((size_t)(32 << 10) << 2 * (k))
+#define PLAIT_COPY_CLASSES 5
+#define PLAIT_COPY_TO(k)   ((size_t)(32 << 10) << 2 * (k))
 
-struct plait_tuned_copies {
-    enum plait_tuned_copy fastest, other; /* other: where a single copy is not possible; never PLAIT_TUNED_SINGLE */
+struct plait_copy_modes {
+    enum plait_copy_mode fastest, other; /* other: where a single copy is not possible; never PLAIT_COPY_SINGLE */
 };
 
 /* From `from` bytes on, up to the next row of the same key, `algorithm` is the fastest. */
@@ -107,7 +107,7 @@ struct plait_tuning {
 
     struct plait_tuned_link link[PLAIT_NLINK]; /* by class */
     bool has_copies;
-    struct plait_tuned_copies copies[PLAIT_TUNED_CLASSES]; /* of data between processes of a host, by class */
+    struct plait_copy_modes copies[PLAIT_COPY_CLASSES]; /* of data between processes of a host, by class */
     uint64_t copy, reduce; /* bytes per second copied and added by one rank; 0: not measured */
     size_t nrow;
     struct plait_tuned_choice *rows; /* [nrow] */

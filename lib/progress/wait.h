@@ -31,7 +31,7 @@ static inline void plait_wait_init(struct plait_wait *w, const struct plait_wait
 
 static inline uint32_t plait_spins(const struct plait_comm *comm)
 {
-    return comm->oversubscribed || comm->port != NULL ? PLAIT_SPINS_SHARED : PLAIT_SPINS;
+    return comm->processors > 0 || comm->port != NULL ? PLAIT_SPINS_SHARED : PLAIT_SPINS;
 }
 
 /* The part after the spin. */

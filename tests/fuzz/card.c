@@ -13,7 +13,7 @@
 #define NRANK 3
 
 /* The corpus says which bytes it changes. */
-_Static_assert(sizeof(struct plait_card) == 360 && offsetof(struct plait_card, slice) == 40 &&
+_Static_assert(sizeof(struct plait_card) == 488 && offsetof(struct plait_card, slice) == 40 &&
                    offsetof(struct plait_card, nccl_fusion) == 48 && offsetof(struct plait_card, node_hash) == 72 &&
                    offsetof(struct plait_card, algorithms_hash) == 80 &&
                    offsetof(struct plait_card, reproducible) == 108 && offsetof(struct plait_card, round) == 112 &&
@@ -42,7 +42,7 @@ static bool are_equal(const struct plait_card *a, const struct plait_card *b)
            a->nccl_fusion == b->nccl_fusion && a->reproducible == b->reproducible && a->round == b->round &&
            a->node_hash == b->node_hash && a->plans == b->plans && a->hosts == b->hosts &&
            a->algorithms_hash == b->algorithms_hash && a->pace.latency == b->pace.latency &&
-           a->pace.bandwidth == b->pace.bandwidth;
+           a->pace.bandwidth == b->pace.bandwidth && strcmp(a->network, b->network) == 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -60,6 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (uint32_t r = 0; r < NRANK && status == PLAIT_OK; r++) {
         MUST(strnlen(all[r].version, sizeof all->version) < sizeof all->version);
         MUST(strnlen(all[r].algo, sizeof all->algo) < sizeof all->algo);
+        MUST(strnlen(all[r].network, sizeof all->network) < sizeof all->network);
+        MUST(strnlen(all[r].hostname, sizeof all->hostname) < sizeof all->hostname && all[r].address <= 64 << 10);
         MUST(all[r].control < all[r].arena_size);
         MUST(all[r].arena_size - all[r].control >= plait_control_bytes(NRANK));
         MUST(is_leader(&m, r) == (r == 0 || !plait_is_same_token(all[r].process, all[r - 1].process)) || r == 2);

@@ -36,7 +36,7 @@ static void must_be_equal(const struct plait_tuning *a, const struct plait_tunin
         MUST(a->link[k].latency == b->link[k].latency && a->link[k].overhead == b->link[k].overhead &&
              a->link[k].bandwidth == b->link[k].bandwidth);
     MUST(a->has_copies == b->has_copies && a->nrow == b->nrow);
-    for (unsigned k = 0; k < PLAIT_TUNED_CLASSES; k++)
+    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++)
         MUST(a->copies[k].fastest == b->copies[k].fastest && a->copies[k].other == b->copies[k].other);
     for (size_t i = 0; i < a->nrow; i++) {
         const struct plait_tuned_choice *x = &a->rows[i], *y = &b->rows[i];
