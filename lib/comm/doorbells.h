@@ -27,12 +27,6 @@ struct plait_doorbells {
     } at[PLAIT_DOORBELLS];
 };
 
-static inline void plait_doorbells_init(struct plait_doorbells *doorbells)
-{
-    doorbells->n = doorbells->nnetwork = 0;
-    doorbells->awake = false;
-}
-
 /* Add a doorbell of this process or another. More than PLAIT_DOORBELLS are ignored. */
 void plait_doorbells_add(struct plait_doorbells *doorbells, const _Atomic uint32_t *doorbell);
 

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "progress.h"
+#include "wait.h"
 
+#include "base/clock.h"
 #include "base/fork.h"
 #include "base/interrupt.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "failure/failure.h"
 #include "reduce/reduce.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -121,14 +124,19 @@ void plait_progress_alarm(uint64_t when)
         atomic_store_explicit(&alarm_at, when, memory_order_relaxed);
 }
 
-void plait_spinner_tick(struct plait_spinner *s, double now)
+/* After the spin, with the clock read: decide between yields and sleeps. */
+static void tick(struct plait_spinner *s, double now)
 {
     if (s->since == 0)
         s->since = now;
     s->sleepy = now - s->since > YIELD_FOR;
 }
 
-void plait_spinner_sleep(struct plait_spinner *s, long ns)
+/*
+ * Sleep for at most `ns` nanoseconds, unless no doorbells are announced. Then begin a new announcement. The caller adds
+ * its doorbells and polls once more before the next call, so that no wake-up is lost.
+ */
+static void sleep_a_while(struct plait_spinner *s, long ns)
 {
     if (s->announced) {
         const bool all_ring = plait_doorbells_hear(&s->doorbells);
@@ -141,10 +149,12 @@ void plait_spinner_sleep(struct plait_spinner *s, long ns)
         s->sleeps++;
     }
     s->announced = true;
-    plait_doorbells_init(&s->doorbells);
+    s->doorbells.n = s->doorbells.nnetwork = 0;
+    s->doorbells.awake = false;
 }
 
-void plait_progress_announce(struct plait_doorbells *doorbells)
+/* Before a sleep: add the doorbells that active comms await, and the one that other threads of this process ring. */
+static void announce(struct plait_doorbells *doorbells)
 {
     struct plait_comm *comm;
     uint32_t ranks[PLAIT_DOORBELLS];
@@ -159,8 +169,8 @@ void plait_progress_announce(struct plait_doorbells *doorbells)
 
 static void sleep_on_all(struct plait_spinner *spinner, long ns)
 {
-    plait_spinner_sleep(spinner, ns);
-    plait_progress_announce(&spinner->doorbells);
+    sleep_a_while(spinner, ns);
+    announce(&spinner->doorbells);
 }
 
 static void idle(struct plait_spinner *spinner, uint32_t spins)
@@ -169,7 +179,7 @@ static void idle(struct plait_spinner *spinner, uint32_t spins)
         plait_pause();
         return;
     }
-    plait_spinner_tick(spinner, plait_clock());
+    tick(spinner, plait_clock());
     const bool works = plait_idle();
     if (spinner->sleepy && !works)
         sleep_on_all(spinner, PLAIT_SLEEP_NS);
@@ -212,7 +222,7 @@ static void idle_beside(struct plait_spinner *spinner, uint32_t *crowded)
 {
     const double now = plait_clock();
 
-    plait_spinner_tick(spinner, now);
+    tick(spinner, now);
     if (*crowded == 0 && !spinner->sleepy) {
         sched_yield();
         if (plait_clock() - now > LATE)
@@ -297,3 +307,69 @@ static void forget_parent(void)
 const struct plait_fork_module plait_progress_fork = { .lock = &thread_lock,
                                                        .second = &list_lock,
                                                        .forget = forget_parent };
+
+/* ---- Waiting for other ranks ------------------------------------------------------------------------------------- */
+
+#define PROBE_EVERY 8 /* turns after the spin between probes */
+
+/* Sleep on the doorbells of the awaited ranks, and of the process's other pending operations. */
+static void doze(struct plait_comm *comm, struct plait_wait *w)
+{
+    struct plait_spinner *s = &w->spinner;
+    uint32_t ranks[PLAIT_DOORBELLS];
+
+    comm->stats.sleeps += s->announced;
+    sleep_a_while(s, PLAIT_SLEEP_NS);
+    plait_doorbells_announce(&s->doorbells, comm, ranks,
+                             w->detector.awaited(w->detector.context, ranks, PLAIT_DOORBELLS));
+    announce(&s->doorbells);
+}
+
+static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w)
+{
+    struct plait_spinner *s = &w->spinner;
+    bool moved = plait_progress(); /* the awaited rank may wait for another comm of this process */
+
+    if (s->turns < plait_spins(comm)) {
+        s->turns++;
+        plait_pause();
+        return PLAIT_OK;
+    }
+    if (s->turns++ % PROBE_EVERY == 0 || s->sleepy) {
+        const double now = plait_clock();
+        const enum plait_status status = plait_detector_probe(comm, &w->detector, now);
+        if (status != PLAIT_OK)
+            return status;
+        if (plait_interrupted())
+            return plait_comm_fail(comm, PLAIT_ERR_FAILED, PLAIT_INTERRUPTED);
+        tick(s, now);
+        moved |= plait_idle();
+    }
+    if (s->sleepy && !moved) {
+        doze(comm, w);
+    } else {
+        comm->stats.yields++;
+        sched_yield();
+    }
+    return PLAIT_OK;
+}
+
+enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
+{
+    const int saved = errno; /* probes must not change the caller's errno */
+    const enum plait_status status = long_turn(comm, w);
+
+    errno = saved;
+    return status;
+}
+
+enum plait_status plait_wait_poll(struct plait_comm *comm, struct plait_wait *w, bool rarely)
+{
+    const int saved = errno;
+    enum plait_status status = PLAIT_OK;
+
+    if (rarely || (w->spinner.turns++ >= plait_spins(comm) && w->spinner.turns % PROBE_EVERY == 0))
+        status = plait_detector_probe(comm, &w->detector, plait_clock());
+    errno = saved;
+    return status;
+}

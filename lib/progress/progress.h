@@ -44,15 +44,6 @@ static inline void plait_spinner_reset(struct plait_spinner *s)
     s->sleepy = s->announced = false;
 }
 
-/* After the spin, with the clock read: decide between yields and sleeps. */
-void plait_spinner_tick(struct plait_spinner *s, double now);
-
-/*
- * Sleep for at most `ns` nanoseconds, unless no doorbells are announced. Then begin a new announcement. The caller adds
- * its doorbells and polls once more before the next call, so that no wake-up is lost.
- */
-void plait_spinner_sleep(struct plait_spinner *s, long ns);
-
 /* ---- What goes on meanwhile ------------------------------------------------------------------------- */
 
 extern _Atomic uint32_t plait_nactive; /* comms with pending operations */
@@ -63,9 +54,6 @@ bool plait_progress(void);
 /* Add a comm whose comm->pending is counted. Remove it, with its lock held, if comm->pending is still n. */
 void plait_progress_add(struct plait_comm *comm);
 void plait_progress_remove(struct plait_comm *comm, uint32_t n);
-
-/* Before a sleep: add the doorbells that active comms await, and the one that other threads of this process ring. */
-void plait_progress_announce(struct plait_doorbells *doorbells);
 
 /* Set a time (plait_clock_ns()) at which sleepers wake for an event that rings no doorbell. Repeat after each turn. */
 void plait_progress_alarm(uint64_t when);
