@@ -8,7 +8,7 @@
 #include "operation/operation.h"
 #include "places.h"
 #include "progress/detector.h"
-#include "progress/wait.h"
+#include "progress/progress.h"
 #include "tier.h"
 #include "unit_ranks.h"
 #include "until.h"

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "bootstrap/id.h"
-#include "bootstrap/secret.h"
 #include "launch/launcher.h"
 
 #include <plait/launch.h>

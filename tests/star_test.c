@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "bootstrap/star.h"
+#include "bootstrap/rendezvous.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,7 @@
  */
 #include "../lib/comm/comm.h"
 #include "../lib/device/device_comm.h"
-#include "../lib/progress/wait.h"
+#include "../lib/progress/progress.h"
 
 #include <stdlib.h>
 #include <string.h>

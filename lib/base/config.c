@@ -2,7 +2,7 @@
 /*
  * Reading the settings has three passes: gather (the raw text of each row and its origin), parse (into the struct),
  * warn (of names that no row has). Other files read only variables that are not Plait's: launchers' (lib/launch/),
- * HOME (secret.c), the driver's (device_comm.c).
+ * HOME (id.c), the driver's (device_comm.c).
  */
 #include "config.h"
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One rank's connections: messages and descriptors over its stars; how they are made, and end. */
-#include "star.h"
+#include "rendezvous.h"
 
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/status.h"
-#include "rendezvous.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  *
  * The room has unique ids, connections over Unix sockets and TCP, small allgathers, and the exchange of descriptors on
  * one host. In rendezvous.h ranks meet: rank 0 is the server, the others are its clients. unix.c tells the jobs on one
- * host apart; listener.c and secret.c authenticate ranks.
+ * host apart; listener.c and id.c authenticate ranks.
  *
  * The room promises: every call is collective and ends within the time limit. It succeeds, or every rank that is still
  * there gets an error that names the missing ranks. A rank with an error of its own still takes part in the next call

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status.h"
-#include "star.h"
+#include "rendezvous.h"
 #include "unix.h"
 
 #include <errno.h>

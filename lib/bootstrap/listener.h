@@ -12,7 +12,7 @@
 
 #include "frame.h"
 #include "hosts.h"
-#include "secret.h"
+#include "id.h"
 
 /* ---- The handshake --------------------------------------------------------------------------------------------- */
 

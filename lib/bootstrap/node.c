@@ -3,7 +3,7 @@
  * Which ranks share a node. Every rank tries to bind an abstract name derived from the id. In each network namespace
  * one rank gets the name and leads the node. The others connect to the leader, which becomes the hub of a second star.
  */
-#include "star.h"
+#include "rendezvous.h"
 
 #include "base/clock.h"
 #include "base/config.h"

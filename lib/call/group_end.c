@@ -7,7 +7,6 @@
 #include "bootstrap/frame.h"
 #include "p2p/message.h"
 #include "progress/progress.h"
-#include "progress/wait.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "failure/failure.h"
-#include "progress/wait.h"
+#include "progress/progress.h"
 #include "slice.h"
 
 #include <stdlib.h>

@@ -8,7 +8,6 @@
 #include "base/status.h"
 #include "bootstrap/frame.h"
 #include "bootstrap/id.h"
-#include "bootstrap/secret.h"
 #include "launcher.h"
 #include "plugin/plugin.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "cards.h"
+#include "life.h"
 
 #include "base/descriptor.h"
 #include "base/hash.h"

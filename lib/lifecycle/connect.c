@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "life.h"
 
-#include "cards.h"
-
 #include "base/descriptor.h"
 #include "base/status.h"
 #include "bootstrap/bootstrap.h"

@@ -21,7 +21,7 @@
 #include "operation/operation.h"
 #include "p2p/message.h"
 #include "progress/detector.h"
-#include "progress/wait.h"
+#include "progress/progress.h"
 
 #include <errno.h>
 #include <pthread.h>

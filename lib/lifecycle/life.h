@@ -14,8 +14,11 @@
 #ifndef PLAIT_LIB_LIFECYCLE_LIFE_H
 #define PLAIT_LIB_LIFECYCLE_LIFE_H
 
+#include "bootstrap/bootstrap.h"
 #include "bootstrap/frame.h"
 #include "comm/comm.h"
+
+#include <sched.h>
 
 /* plait_comm_create() that ignores an open group. `own` and `watch`: see plait_comm_connect(). */
 enum plait_status plait_comm_make(const struct plait_comm_options *options, enum plait_status own,
@@ -53,5 +56,64 @@ void plait_teardown(struct plait_comm *comm);
 
 /* plait_comm_revoke() without the checks of its argument. */
 void plait_comm_stop(struct plait_comm *comm);
+
+/* ---- Cards: each rank's description of itself, exchanged when a comm is created; what follows from them --------- */
+
+/* Where a rank's processors lie on its host: package, memory node, shared cache; PLAIT_NOWHERE: unknown. */
+#define PLAIT_NPLACE 3
+
+struct plait_card {
+    struct plait_token process;
+    uint64_t control; /* offset in the arena */
+    uint64_t arena_size, id, slice, nccl_fusion, cache, last_level, node_hash, algorithms_hash;
+    struct plait_pace pace;
+    int32_t pid, reproducible, round;
+    bool has_pidfd; /* given[1] is a pidfd, by which peers detect the process's death */
+    char version[16];
+    char algo[64];
+    uint8_t hosts;  /* PLAIT_HOSTS */
+    bool copies;    /* its process has timed its copies, or must not (PLAIT_CALIBRATE=0) */
+    cpu_set_t cpus; /* on which this rank may run */
+    uint64_t host;  /* hash, one per host over all its containers; 0: unknown */
+    uint64_t rack;  /* hash of PLAIT_RACK; 0: unknown */
+    uint32_t place[PLAIT_NPLACE];
+    uint32_t plans; /* hash of the plans of PLAIT_PLANS */
+
+    /* Of a comm that spans hosts; else zeroes. */
+    char network[56];  /* and its version */
+    char hostname[64]; /* name of the host */
+    uint64_t address;  /* bytes of the address in the network */
+};
+
+/* The card of this rank, but for has_pidfd, place and the network. */
+enum plait_status plait_card_fill(const struct plait_comm *comm, const struct plait_arena *arena,
+                                  struct plait_card *out);
+
+/*
+ * Cards come from other programs: check them before any use. Options and settings must be equal on all ranks; the error
+ * names the first difference.
+ */
+enum plait_status plait_cards_check(const struct plait_card *all, uint32_t nrank);
+
+/*
+ * Which ranks are near each other. Set the comm's levels, equal on all ranks. None if they would say no more
+ * than its nodes.
+ *
+ * node  [nrank] ranks of a node share memory
+ */
+enum plait_status plait_levels_find(struct plait_comm *comm, const struct plait_card *all, const uint32_t *node);
+
+/*
+ * speeds.c: the speeds of a new comm's hosts, timed, agreed on, and made into the model that picks algorithms.
+ *
+ * time: if the process of the node's lowest rank, `first`, has timed no copies yet, it does so now, with the node's
+ * next rank of another process. Returns memory that the caller frees after the next agreement, or NULL.
+ *
+ * agree: the last agreement of a creation. Each rank shows the speeds that it knows: the lowest rank of each node
+ * decides on the node's copy modes, and rank 0 on the algorithms of all.
+ */
+void *plait_speeds_time(struct plait_comm *comm, const struct plait_card *all, const uint32_t *node, uint32_t first);
+enum plait_status plait_speeds_agree(struct plait_comm *comm, struct plait_bootstrap *boot, uint32_t first,
+                                     enum plait_status own);
 
 #endif

@@ -17,7 +17,7 @@
 
 #include "arguments.h"
 #include "comm/comm.h"
-#include "progress/wait.h"
+#include "progress/progress.h"
 
 #include <stdlib.h>
 #include <string.h>

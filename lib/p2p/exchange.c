@@ -6,7 +6,7 @@
  */
 #include "message.h"
 
-#include "progress/wait.h"
+#include "progress/progress.h"
 
 /* Queue all and, unless a network has to be polled too, spin for their ends, in whatever order they come. */
 static void run(struct plait_comm *comm, struct plait_request *first)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "wait.h"
+#include "progress.h"
 
 #include "base/clock.h"
 #include "base/fork.h"

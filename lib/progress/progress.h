@@ -7,7 +7,7 @@
  * lock. Otherwise only the calling thread touches the communicator, and blocking calls take no lock.
  *
  * A wait has two parts that do not know each other: a spinner pauses, then yields, then sleeps; a failure
- * detector (detector.h) finds failures, mismatched calls, deaths, silence and missed deadlines. wait.h calls the two.
+ * detector (detector.h) finds failures, mismatched calls, deaths, silence and missed deadlines.
  *
  * The room promises: every wait ends, in success or in an error that names the missing rank. The spin reads no clock
  * and makes no system call.
@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "comm/doorbells.h"
+#include "detector.h"
 
 #include <stdbool.h>
 
@@ -76,5 +77,69 @@ void plait_progress_until(bool (*over)(void *self), void (*interrupt)(void *self
 /* The progress thread. Starts are counted: it ends at the last stop. */
 enum plait_status plait_progress_thread_start(void);
 void plait_progress_thread_stop(void);
+
+/* ---- Waiting for other ranks: a spinner and a detector; other comms go on meanwhile ------------------------------ */
+
+/*
+ * Spins where ranks share processors, as the awaited rank may need this one's; or over a network, where a turn costs a
+ * system call.
+ */
+#define PLAIT_SPINS_SHARED 4
+
+struct plait_wait {
+    struct plait_spinner spinner;
+    struct plait_detector detector;
+};
+
+static inline void plait_wait_init(struct plait_wait *w, const struct plait_wait_kind *kind,
+                                   uint32_t (*awaited)(const void *, uint32_t *, uint32_t), const void *context)
+{
+    plait_spinner_reset(&w->spinner);
+    w->detector.timed = false;
+    w->detector.awaited = awaited;
+    w->detector.steps = NULL;
+    w->detector.context = context;
+    w->detector.kind = kind;
+    w->detector.limit = 0;
+}
+
+static inline uint32_t plait_spins(const struct plait_comm *comm)
+{
+    return comm->processors > 0 || comm->port != NULL ? PLAIT_SPINS_SHARED : PLAIT_SPINS;
+}
+
+/* The part after the spin. */
+enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w);
+
+/*
+ * For a caller that polls: probe every few calls, or at each call if it polls rarely. On an error the comm has failed.
+ */
+enum plait_status plait_wait_poll(struct plait_comm *comm, struct plait_wait *w, bool rarely);
+
+/* One turn of the spin; false: it is over, or other comms have to go on. */
+static inline bool plait_wait_spin(struct plait_comm *comm, struct plait_wait *w)
+{
+    if (w->spinner.turns >= plait_spins(comm) || atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0)
+        return false;
+    w->spinner.turns++;
+    plait_pause();
+    return true;
+}
+
+/* One turn without progress. On an error the comm has failed and the operation ends. */
+static inline enum plait_status plait_wait_turn(struct plait_comm *comm, struct plait_wait *w)
+{
+    return plait_wait_spin(comm, w) ? PLAIT_OK : plait_wait_long(comm, w);
+}
+
+/* There was progress: reset for the next wait. */
+static inline void plait_wait_progress(struct plait_comm *comm, struct plait_wait *w)
+{
+    if (w->detector.timed)
+        plait_detector_end(comm, &w->detector);
+    if (w->spinner.announced)
+        plait_awake(comm);
+    plait_spinner_reset(&w->spinner);
+}
 
 #endif

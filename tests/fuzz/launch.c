@@ -7,7 +7,7 @@
 
 #include "base/config.h"
 #include "bootstrap/hosts.h"
-#include "bootstrap/secret.h"
+#include "bootstrap/id.h"
 #include "launch/launcher.h"
 
 #include <plait/comm.h>

@@ -5,7 +5,7 @@
  */
 #include "fuzz.h"
 
-#include "failure/remote/update.h"
+#include "failure/remote/remote.h"
 
 #define NRANK 3
 

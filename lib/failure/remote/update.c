@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "update.h"
+#include "remote.h"
 
 #include "base/system_limits.h"
 
@@ -99,6 +99,26 @@ void plait_control_update_write(const struct plait_control *own, uint64_t wanted
         memcpy(u->failure, own->failure, sizeof u->failure);
     }
     u->bytes = (uint32_t)bytes_of(u);
+}
+
+bool plait_control_update_same(const struct plait_control_update *a, const struct plait_control_update *b)
+{
+    struct plait_control_update x = *a;
+
+    x.now = b->now;
+    return x.bytes == b->bytes && memcmp(&x, b, b->bytes) == 0;
+}
+
+uint64_t plait_control_wanted(const struct plait_comm *comm)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (uint32_t rank = 0; rank < comm->nrank; rank++) {
+        const struct plait_replica *m = comm->peers[rank].replica;
+        if (m != NULL && m->wanted < least)
+            least = m->wanted;
+    }
+    return least > 0 ? least : 1;
 }
 
 /* ---- Reading --------------------------------------------------------------------------------------------- */
