@@ -8,6 +8,7 @@
 #define PLAIT_LIB_BASE_ASCII_H
 
 #include <locale.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +18,27 @@
 static inline bool plait_is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Strip blanks from both ends; returns the start of the rest. */
+static inline char *plait_trim(char *text)
+{
+    while (plait_is_space(*text))
+        text++;
+    for (size_t n = strlen(text); n > 0 && plait_is_space(text[n - 1]); n--)
+        text[n - 1] = '\0';
+    return text;
+}
+
+/* Append to a text of `room` bytes; what does not fit is cut. */
+__attribute__((format(printf, 3, 4))) static inline void plait_append(char *text, size_t room, const char *format, ...)
+{
+    const size_t n = strlen(text);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text + n, room - n, format, args);
+    va_end(args);
 }
 
 static inline char plait_lower(char c)

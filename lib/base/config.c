@@ -62,26 +62,16 @@ static const struct plait_config_row *find_row(const char *name)
 
 /* ---- The file ---------------------------------------------------------------------------------- */
 
-#define BLANKS " \t\r"
-
 struct line {
     const char *next; /* the rest of the file */
     unsigned number;
     char text[1024], *name, *value; /* name: NULL at the end of the file */
 };
 
-static char *trim(char *text)
-{
-    text += strspn(text, BLANKS);
-    for (size_t n = strlen(text); n > 0 && strchr(BLANKS, text[n - 1]) != NULL; n--)
-        text[n - 1] = '\0';
-    return text;
-}
-
 static void cut_comment(char *text)
 {
     for (char *c = text; *c != '\0'; c++)
-        if (*c == '#' && (c == text || strchr(BLANKS, c[-1]) != NULL)) {
+        if (*c == '#' && (c == text || plait_is_space(c[-1]))) {
             *c = '\0';
             return;
         }
@@ -96,7 +86,7 @@ static enum plait_status next_setting(const char *path, struct line *l)
         l->next += length + (l->next[length] == '\n');
         l->number++;
         cut_comment(l->text);
-        l->name = trim(l->text);
+        l->name = plait_trim(l->text);
         if (*l->name == '\0')
             continue;
         l->value = strchr(l->name, '=');
@@ -104,8 +94,8 @@ static enum plait_status next_setting(const char *path, struct line *l)
             return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: '%.60s' is not of the form NAME = value", path, l->number,
                               l->name);
         *l->value++ = '\0';
-        trim(l->name);
-        l->value = trim(l->value);
+        plait_trim(l->name);
+        l->value = plait_trim(l->value);
         break;
     }
     return PLAIT_OK;
@@ -193,8 +183,7 @@ static enum plait_status parse(const struct plait_config_row *row, const char *v
                                struct plait_config *out)
 {
     void *field = (char *)out + row->offset;
-    const char *allowed =
-        row->parse != NULL ? row->parse(value, field) : plait_config_word(row->words, value, field, NULL);
+    const char *allowed = row->parse != NULL ? row->parse(value, field) : plait_config_word(row, value, field);
 
     return allowed == NULL ? PLAIT_OK
                            : plait_fail(PLAIT_ERR_CONFIG, "%s='%s' (%s): allowed is %s", row->name,

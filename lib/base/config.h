@@ -96,12 +96,13 @@ struct plait_config_row {
     size_t offset;
     /* Writes *field and returns NULL; or leaves *field and returns a text that says what is allowed. NULL: `words`. */
     const char *(*parse)(const char *text, void *field);
-    const char *words; /* "a, b or c": the int at `offset` gets the word's place in the list */
-    bool secret;       /* never print the value */
+    /* "a, b or c": the int at `offset` gets the word's place in the list; or, if the default is "", it is the word. */
+    const char *words;
+    bool secret; /* never print the value */
 };
 
-/* Find the text in such a list. NULL: *place or, if that is NULL, *copy gets the word; else the list. */
-const char *plait_config_word(const char *list, const char *text, int *place, char *copy);
+/* Find the text among the row's words. NULL: the field is set; else the list. */
+const char *plait_config_word(const struct plait_config_row *row, const char *text, void *field);
 
 #define PLAIT_NSETTING 32
 extern const struct plait_config_row plait_config_rows[PLAIT_NSETTING];

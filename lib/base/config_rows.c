@@ -28,35 +28,28 @@ static const char *parse_algo(const char *text, void *field)
     return length < (int)room ? NULL : "at most 63 characters";
 }
 
-const char *plait_config_word(const char *list, const char *text, int *place, char *copy)
+const char *plait_config_word(const struct plait_config_row *row, const char *text, void *field)
 {
+    const bool copies = row->initial[0] == '\0';
     char word[16];
     int i = 0;
 
-    for (const char *at = list; *at != '\0'; i++) {
+    if (copies && *text == '\0')
+        return NULL;
+    for (const char *at = row->words; *at != '\0'; i++) {
         const size_t n = strcspn(at, ", ");
         snprintf(word, sizeof word, "%.*s", (int)n, at);
         if (plait_same_word(text, word)) {
-            if (place != NULL)
-                *place = i;
+            if (copies)
+                strcpy(field, word);
             else
-                strcpy(copy, word);
+                *(int *)field = i;
             return NULL;
         }
         at += n + strspn(at + n, ", ");
         at += strncmp(at, "or ", 3) == 0 ? 3 : 0;
     }
-    return list;
-}
-
-static const char *parse_isa(const char *text, void *field) /* which is "" before, here and below */
-{
-    return *text != '\0' ? plait_config_word("scalar, avx2 or avx512", text, NULL, field) : NULL;
-}
-
-static const char *parse_launcher(const char *text, void *field)
-{
-    return *text != '\0' ? plait_config_word("torchrun, slurm, openmpi, mpich or none", text, NULL, field) : NULL;
+    return row->words;
 }
 
 /* A value has at most 255 characters, for which all fields for paths have room. */
@@ -208,10 +201,10 @@ const struct plait_config_row plait_config_rows[] = {
       "empty: all that others can reach",
       FIELD(ifname), parse_ifname },
     { "PLAIT_ISA", "", "instruction set of the reduction kernels: scalar, avx2, avx512; empty: the best", FIELD(isa),
-      parse_isa },
+      .words = "scalar, avx2 or avx512" },
     { "PLAIT_LAUNCHER", "",
       "launcher that started this process: torchrun, slurm, openmpi, mpich, none; empty: found by its variables",
-      FIELD(launcher), parse_launcher },
+      FIELD(launcher), .words = "torchrun, slurm, openmpi, mpich or none" },
     { "PLAIT_LOG", "warn", "least important log lines that are shown: error, warn, info, debug", FIELD(log),
       .words = "error, warn, info or debug" },
     { "PLAIT_LOG_FILE", "",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hosts.h"
 
+#include "base/ascii.h"
 #include "base/config.h"
 #include "base/descriptor.h"
 #include "base/log.h"
@@ -209,10 +210,9 @@ static enum plait_status find_all(struct found out[MOST_FOUND], unsigned *n)
 /* Append an address to a list for people, which is cut where there is no room. */
 static void append(char *list, size_t room, const struct found *f, const char *why)
 {
-    const size_t n = strlen(list);
     char address[PLAIT_ADDRESS_TEXT];
 
-    snprintf(list + n, room - n, " %.15s %s (%s)", f->name, plait_address_text(&f->address, false, address), why);
+    plait_append(list, room, " %.15s %s (%s)", f->name, plait_address_text(&f->address, false, address), why);
 }
 
 enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out)
@@ -281,7 +281,6 @@ void plait_hosts_devices(const char *list, const struct plait_hosts *met, char o
     char variable[PLAIT_VARIABLE];
     uint32_t fastest = 0;
     unsigned nfound;
-    size_t n = 0;
 
     out[0] = '\0';
     plait_config_variable("PLAIT_IFNAME", variable);
@@ -292,14 +291,14 @@ void plait_hosts_devices(const char *list, const struct plait_hosts *met, char o
         const bool meant =
             list[0] == '\0' ? has(met, packed, pack(&f->address.any, packed)) : plait_ifname_matches(list, f->name);
         const bool usable = f->kind < LINK_LOCAL && (f->kind != LOOPBACK || list[0] != '^');
-        if (!meant || !usable || is_named(out, f->name) || n + strlen(f->name) + 2 > PLAIT_DEVICES_TEXT)
+        if (!meant || !usable || is_named(out, f->name) || strlen(out) + strlen(f->name) + 2 > PLAIT_DEVICES_TEXT)
             continue;
-        n += (size_t)snprintf(out + n, PLAIT_DEVICES_TEXT - n, "%s%s", n > 0 ? "," : "", f->name);
+        plait_append(out, PLAIT_DEVICES_TEXT, "%s%s", out[0] != '\0' ? "," : "", f->name);
         fastest = f->speed > fastest ? f->speed : fastest;
     }
-    if (n > 0 && list[0] == '\0')
+    if (out[0] != '\0' && list[0] == '\0')
         warn_of_faster(found, nfound, out, fastest);
-    if (n > 0)
+    if (out[0] != '\0')
         plait_log(PLAIT_LOG_INFO, "data for other hosts goes over %s: %s", out,
                   list[0] != '\0' ? variable : "there the ranks met");
     else if (list[0] != '\0')

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "id.h"
 
+#include "base/ascii.h"
 #include "base/config.h"
 #include "base/descriptor.h"
 #include "base/hash.h"
@@ -174,14 +175,10 @@ static enum plait_status find_path(char *out, size_t room)
 
 bool plait_secret_trim(char *text)
 {
-    size_t n = strlen(text);
+    const char *start = plait_trim(text);
+    const size_t n = strlen(start);
 
-    while (n > 0 && strchr(" \t\r\n", text[n - 1]) != NULL)
-        n--;
-    text[n] = '\0';
-    const size_t start = strspn(text, " \t");
-    memmove(text, text + start, n - start + 1);
-    n -= start;
+    memmove(text, start, n + 1);
     return n >= PLAIT_LEAST_SECRET && n < sizeof((struct plait_config *)0)->secret && strpbrk(text, "\r\n") == NULL;
 }
 

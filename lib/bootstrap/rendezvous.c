@@ -9,6 +9,7 @@
  */
 #include "rendezvous.h"
 
+#include "base/ascii.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/status.h"
@@ -140,14 +141,14 @@ static enum plait_status wait_for_clients(const struct plait_rendezvous *r, stru
 
 static void name_missing(const struct plait_bootstrap *b, char *text, size_t size)
 {
-    size_t n = 0;
     unsigned missing = 0;
 
-    for (uint32_t r = 1; r < b->nrank && missing <= 16 && n + 16 < size; r++)
+    text[0] = '\0';
+    for (uint32_t r = 1; r < b->nrank && missing <= 16; r++)
         if (b->star.peers[r].fd < 0 && ++missing > 16)
-            snprintf(text + n, size - n, ", ...");
+            plait_append(text, size, ", ...");
         else if (b->star.peers[r].fd < 0)
-            n += (size_t)snprintf(text + n, size - n, "%s%u", missing > 1 ? ", " : "", r);
+            plait_append(text, size, "%s%u", missing > 1 ? ", " : "", r);
 }
 
 static enum plait_status refuse_twin(const struct plait_bootstrap *b, uint32_t rank, int fd)
@@ -187,7 +188,7 @@ static enum plait_status add_rank(struct plait_bootstrap *b, int fd, const struc
 static enum plait_status say_who_is_missing(const struct plait_bootstrap *b, const struct plait_rendezvous *r,
                                             uint32_t joined)
 {
-    char text[256] = "", why[256] = "";
+    char text[256], why[256] = "";
 
     name_missing(b, text, sizeof text);
     plait_listener_explain(&r->listener, why, sizeof why);
@@ -224,12 +225,11 @@ static enum plait_status meet_next(struct plait_bootstrap *b, struct plait_rende
 /* Name the missing ranks, too: some may have been in the process that died. */
 static void add_missing(const struct plait_bootstrap *b, struct plait_error *death)
 {
-    const size_t n = strlen(death->text);
-    char missing[256] = "";
+    char missing[256];
 
     name_missing(b, missing, sizeof missing);
     if (missing[0] != '\0')
-        snprintf(death->text + n, sizeof death->text - n, "; rank %s had not joined", missing);
+        plait_append(death->text, sizeof death->text, "; rank %s had not joined", missing);
 }
 
 /* Tell ranks that still connect why the rendezvous has failed. `told`: how many know. */

@@ -8,6 +8,7 @@
  */
 #include "rendezvous.h"
 
+#include "base/ascii.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
@@ -207,24 +208,22 @@ static enum plait_status find_nothing(const struct search *s, const struct plait
 {
     bool loopback = true;
     char why[400] = "", address[PLAIT_ADDRESS_TEXT];
-    size_t n = 0;
 
     for (unsigned i = 0; i < s->naddress; i++) {
         const struct candidate *c = &s->candidates[i];
         for (unsigned k = i; k < s->n && c->error != EPROTO; k += s->naddress)
             c = s->candidates[k].error == EPROTO ? &s->candidates[k] : c;
         loopback &= is_loopback(&c->address) && c->error != EPROTO;
-        if (n < sizeof why)
-            n += (size_t)snprintf(
-                why + n, sizeof why - n, "; %s: %s", plait_address_text(&c->address, true, address),
-                c->error == EPROTO ? "not rank 0 of this comm, or with another secret, number of ranks or MASTER_ADDR"
-                : c->error == 0    ? "it connects, but does not answer"
-                                   : strerror(c->error));
+        plait_append(why, sizeof why, "; %s: %s", plait_address_text(&c->address, true, address),
+                     c->error == EPROTO
+                         ? "not rank 0 of this comm, or with another secret, number of ranks or MASTER_ADDR"
+                     : c->error == 0 ? "it connects, but does not answer"
+                                     : strerror(c->error));
     }
-    if (loopback && n < sizeof why)
-        snprintf(why + n, sizeof why - n,
-                 "; other hosts cannot be reached at loopback addresses: name rank 0's host by an address "
-                 "(MASTER_ADDR), or fix /etc/hosts");
+    if (loopback)
+        plait_append(why, sizeof why,
+                     "; other hosts cannot be reached at loopback addresses: name rank 0's host by an address "
+                     "(MASTER_ADDR), or fix /etc/hosts");
     return plait_rank_0_is_late(b, why);
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "record.h"
 
+#include "base/ascii.h"
+
 #include <plait/plan.h>
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -172,17 +173,6 @@ bool plait_message_ring_receives(const struct plait_message_ring *ring, uint32_t
 
 /* ---- Text ---------------------------------------------------------------------------------------- */
 
-/* Append; text that does not fit is cut. */
-__attribute__((format(printf, 3, 4))) static void add(char *text, size_t room, const char *format, ...)
-{
-    const size_t n = strlen(text);
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text + n, room - n, format, args);
-    va_end(args);
-}
-
 static void put_message(const struct plait_operation *o, char *text, size_t room)
 {
     snprintf(text, room, "%s #%llu %s rank %u (%llu %s)", o->send ? "send" : "recv", (unsigned long long)o->sequence,
@@ -199,21 +189,22 @@ static void put_collective(const struct plait_operation *o, char *text, size_t r
     const struct plait_what *w = &o->what;
 
     text[0] = '\0';
-    add(text, room, "%s%s #%llu", plait_coll_name(w->coll), w->vform ? "v" : "", (unsigned long long)o->sequence);
+    plait_append(text, room, "%s%s #%llu", plait_coll_name(w->coll), w->vform ? "v" : "",
+                 (unsigned long long)o->sequence);
     if (w->coll == PLAIT_BARRIER || w->coll >= PLAIT_NCOLL)
         return;
     const struct plait_geometry g = plait_geometry_of(w->coll, 1, 0, 0, 1);
-    add(text, room, " (");
+    plait_append(text, room, " (");
     if (!w->vform)
-        add(text, room, "%llu ", (unsigned long long)w->count);
-    add(text, room, "%s", plait_dtype_name(w->type));
+        plait_append(text, room, "%llu ", (unsigned long long)w->count);
+    plait_append(text, room, "%s", plait_dtype_name(w->type));
     if (g.combines)
-        add(text, room, " %s", plait_op_name(w->op));
+        plait_append(text, room, " %s", plait_op_name(w->op));
     if (g.rooted)
-        add(text, room, ", root %u", w->root);
+        plait_append(text, room, ", root %u", w->root);
     if (!is_whole(o) || o->progress.nstep > 0)
-        add(text, room, ", %.26s", is_whole(o) ? "one kernel" : w->algorithm);
-    add(text, room, ")");
+        plait_append(text, room, ", %.26s", is_whole(o) ? "one kernel" : w->algorithm);
+    plait_append(text, room, ")");
 }
 
 static void put_name(const struct plait_operation *o, char *text, size_t room)
@@ -224,10 +215,10 @@ static void put_name(const struct plait_operation *o, char *text, size_t room)
 static void add_progress(const struct plait_operation *o, char *text, size_t room)
 {
     if (o->has_progress && o->progress.nslice > 1)
-        add(text, room, ", %u of %u slices", o->progress.slices, o->progress.nslice);
+        plait_append(text, room, ", %u of %u slices", o->progress.slices, o->progress.nslice);
     if (o->has_progress && !is_whole(o) && o->progress.nstep > 0)
-        add(text, room, ", %llu of %llu steps", (unsigned long long)o->progress.steps,
-            (unsigned long long)o->progress.nstep);
+        plait_append(text, room, ", %llu of %llu steps", (unsigned long long)o->progress.steps,
+                     (unsigned long long)o->progress.nstep);
 }
 
 void plait_operation_progress(const struct plait_operation *o, char *text, size_t room)
@@ -251,16 +242,16 @@ void plait_operation_text(const struct plait_operation *o, uint64_t now, char *t
     put_name(o, text, room);
     if ((o->message || o->what.coll != PLAIT_BARRIER) && !o->what.vform &&
         !__builtin_mul_overflow(o->what.count, plait_dtype_size(o->what.type), &bytes))
-        add(text, room, ", %zu bytes", bytes);
-    add(text, room, ", %s", states[o->state]);
+        plait_append(text, room, ", %zu bytes", bytes);
+    plait_append(text, room, ", %s", states[o->state]);
     if (!o->has_progress)
         return;
     if (o->state != PLAIT_DONE)
         add_progress(o, text, room);
     if (now >= o->progress.began)
-        add(text, room, ", began %.6f s ago", 1e-9 * (double)(now - o->progress.began));
+        plait_append(text, room, ", began %.6f s ago", 1e-9 * (double)(now - o->progress.began));
     if (o->state != PLAIT_DONE && o->progress.waiting_for > 0)
-        add(text, room, ", waiting for rank %u", o->progress.waiting_for - 1);
+        plait_append(text, room, ", waiting for rank %u", o->progress.waiting_for - 1);
     else if (o->progress.waited_for > 0)
-        add(text, room, ", waited for rank %u", o->progress.waited_for - 1);
+        plait_append(text, room, ", waited for rank %u", o->progress.waited_for - 1);
 }

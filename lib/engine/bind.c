@@ -160,16 +160,15 @@ static void log_choice(const struct plait_comm *comm, const struct plait_op_plan
 {
     struct plait_choice c;
     char root[24] = "", times[512] = "";
-    size_t n = 0;
 
     plait_explain(&o->selection, o->coll, o->size, &c);
     if (o->geometry.rooted)
         snprintf(root, sizeof root, ", root %u", o->root);
-    for (uint32_t i = 0; i < c.ncandidate && n < sizeof times; i++) {
+    for (uint32_t i = 0; i < c.ncandidate; i++) {
         const struct plait_candidate *k = &c.candidate[i];
         const bool measured = k->measured > 0;
-        n += (size_t)snprintf(times + n, sizeof times - n, "%s %s %s%.1f us", i == 0 ? ";" : ",", k->algorithm,
-                              measured ? "measured " : "", (measured ? k->measured : k->predicted) * 1e6);
+        plait_append(times, sizeof times, "%s %s %s%.1f us", i == 0 ? ";" : ",", k->algorithm,
+                     measured ? "measured " : "", (measured ? k->measured : k->predicted) * 1e6);
     }
     plait_comm_log(comm, PLAIT_LOG_DEBUG, "%s%s of %s%zu %s, %s%s: %s, because %s%s", plait_coll_name(o->coll),
                    o->vform ? "v" : "", o->vform ? "at most " : "", o->count, plait_dtype_name(o->type),

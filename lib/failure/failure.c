@@ -146,10 +146,10 @@ size_t plait_comm_where(const struct plait_comm *comm, bool own, char *text, siz
 
     if (inside && plait_comm_operation(comm, comm->rank, comm->sequence, &o))
         plait_operation_name(&o, name, sizeof name);
-    int n = snprintf(text, room, "comm '%s'%s%s: ", comm->name, name[0] != '\0' ? ", " : "", name);
-    if (own && (size_t)n < room)
-        n += snprintf(text + n, room - (size_t)n, "rank %u: ", comm->rank);
-    return (size_t)n < room ? (size_t)n : room - 1;
+    snprintf(text, room, "comm '%s'%s%s: ", comm->name, name[0] != '\0' ? ", " : "", name);
+    if (own)
+        plait_append(text, room, "rank %u: ", comm->rank);
+    return strlen(text);
 }
 
 void plait_comm_log(const struct plait_comm *comm, enum plait_log_level level, const char *format, ...)

@@ -185,9 +185,8 @@ static enum plait_status meet(struct plait_comm *comm, const struct plait_comm_o
         atomic_store_explicit(&comm->there, true, memory_order_release);
         comm->open = plait_generation;
         char levels[96] = "";
-        for (uint32_t l = 0, n = 0; l < comm->nlevel; l++)
-            n += (uint32_t)snprintf(levels + n, sizeof levels - n, "%s%s",
-                                    l > 0 ? ", " : ", levels: ", comm->level_names[l]);
+        for (uint32_t l = 0; l < comm->nlevel; l++)
+            plait_append(levels, sizeof levels, "%s%s", l > 0 ? ", " : ", levels: ", comm->level_names[l]);
         plait_comm_log(comm, PLAIT_LOG_INFO,
                        "created, ranks: %u, hosts: %u%s, Plait %s, shared memory%s, algorithms %s", comm->nrank,
                        comm->nodes.n > 1 ? comm->nodes.n : 1, levels, plait_version(),

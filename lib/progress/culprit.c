@@ -6,7 +6,6 @@
 #include "failure/remote/remote.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,15 +23,7 @@ static void name_rank(const struct plait_comm *comm, uint32_t rank, char text[NA
              p->replica != NULL ? p->replica->host : "");
 }
 
-__attribute__((format(printf, 2, 3))) static void add(struct plait_culprit *c, const char *format, ...)
-{
-    const size_t n = strlen(c->text);
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(c->text + n, sizeof c->text - n, format, args);
-    va_end(args);
-}
+#define ADD(c, ...) plait_append((c)->text, sizeof(c)->text, __VA_ARGS__)
 
 static void set_rank(struct plait_culprit *c, uint32_t rank)
 {
@@ -96,10 +87,10 @@ static void say_unheard(const struct plait_comm *comm, const uint32_t *ranks, ui
         const double silence = now - plait_remote_heard(comm->remote, ranks[i]);
         char name[NAME];
         name_rank(comm, ranks[i], name);
-        add(c, "%s%s", i == 0 ? "nothing has been heard of " : ", ", name);
+        ADD(c, "%s%s", i == 0 ? "nothing has been heard of " : ", ", name);
         least = silence < least ? silence : least;
     }
-    add(c, " for %.0f s: %s", least,
+    ADD(c, " for %.0f s: %s", least,
         n == 1 ? "the link to it is cut, its host is down or it is stopped"
                : "the links to them are cut, their hosts are down or they are stopped");
     set_rank(c, ranks[0]);
@@ -169,13 +160,13 @@ static void name_idle(const struct plait_comm *comm, const struct plait_detector
             continue;
         say_what(comm, d, r, what);
         if (found++ > 0 && strcmp(what, said) == 0)
-            add(c, ", %u", r);
+            ADD(c, ", %u", r);
         else
-            add(c, "%s%srank %u", said, c->text[0] != '\0' ? "; " : "", r);
+            ADD(c, "%s%srank %u", said, c->text[0] != '\0' ? "; " : "", r);
         memcpy(said, what, sizeof said);
         set_rank(c, r);
     }
-    add(c, "%s", said);
+    ADD(c, "%s", said);
 }
 
 static void name_walled_off(const struct plait_comm *comm, uint32_t rank, struct plait_culprit *c)
@@ -183,7 +174,7 @@ static void name_walled_off(const struct plait_comm *comm, uint32_t rank, struct
     char way[64];
 
     plait_port_describe(comm->port, rank, way, sizeof way);
-    add(c,
+    ADD(c,
         "rank %u has entered the operation, but no message from it has arrived over the network (%s): a firewall "
         "blocks it, or this interface does not lead to that host; set PLAIT_IFNAME or UCX_NET_DEVICES to one that does",
         rank, way);
@@ -202,7 +193,7 @@ static void name_last(const struct plait_comm *comm, const struct plait_detector
         name_walled_off(comm, rank, c);
     } else {
         say_what(comm, d, rank, what);
-        add(c, "rank %u%s", rank, what);
+        ADD(c, "rank %u%s", rank, what);
         set_rank(c, rank);
     }
 }
@@ -218,12 +209,12 @@ static void follow_waits(const struct plait_comm *comm, const struct plait_detec
     if (next == 0) {
         name_last(comm, d, unheard(comm, d, 0) ? 0 : at, first, c); /* rank 0 relays the updates of all others */
     } else if (next == at + 1) {                                    /* see the engine's awaited() */
-        add(c, PLAIT_WAITS_FOR_ITSELF, at);
+        ADD(c, PLAIT_WAITS_FOR_ITSELF, at);
         set_rank(c, at);
     } else if (is_walled_off(comm, first)) {
         name_walled_off(comm, first, c);
     } else {
-        add(c, "ranks wait for each other, rank %u among them: a fault in the plan or the library", at);
+        ADD(c, "ranks wait for each other, rank %u among them: a fault in the plan or the library", at);
     }
 }
 
@@ -235,9 +226,9 @@ static void find_one(const struct plait_comm *comm, const struct plait_detector 
     c->rank = d->kind->blame(d->context, text, sizeof text) - 1;
     if (c->rank != PLAIT_NOBODY && unheard(comm, d, c->rank)) {
         say_unheard(comm, &c->rank, 1, d->last, c);
-        add(c, "; ");
+        ADD(c, "; ");
     }
-    add(c, "%s", text);
+    ADD(c, "%s", text);
 }
 
 void plait_culprit_find(const struct plait_comm *comm, const struct plait_detector *d, struct plait_culprit *out)

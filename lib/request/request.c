@@ -23,10 +23,8 @@ void plait_collect_error(struct plait_error *e, enum plait_status status, const 
         e->status = status;
         e->text[0] = '\0';
     }
-    const size_t n = strlen(e->text);
-    if (n > 0 && strstr(e->text, text) != NULL)
-        return;
-    snprintf(e->text + n, sizeof e->text - n, "%s%s", n > 0 ? "\n" : "", text);
+    if (e->text[0] == '\0' || strstr(e->text, text) == NULL)
+        plait_append(e->text, sizeof e->text, "%s%s", e->text[0] != '\0' ? "\n" : "", text);
 }
 
 _Thread_local struct plait_group plait_group;
