@@ -456,7 +456,7 @@ ssize_t __wrap_sendmsg(int socket, const struct msghdr *m, int flags)
 {
     const ssize_t n = __real_sendmsg(socket, m, flags);
 
-    sent += n > 0;
+    sent += n > 0 && m->msg_controllen > 0;
     return n;
 }
 
@@ -464,7 +464,7 @@ ssize_t __wrap_recvmsg(int socket, struct msghdr *m, int flags)
 {
     const ssize_t n = __real_recvmsg(socket, m, flags);
 
-    received += n > 0;
+    received += n > 0 && m->msg_controllen > 0;
     return n;
 }
 

@@ -17,6 +17,8 @@
 #include <plait/status.h>
 
 #include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 
 extern uint32_t plait_generation; /* of this process */
@@ -34,5 +36,19 @@ extern const struct plait_fork_module plait_plugins_fork, plait_comms_fork, plai
     plait_requests_fork, plait_remotes_fork, plait_device_watch_fork, plait_device_maps_fork, plait_devices_fork,
     plait_processes_fork, plait_arena_fork, plait_copies_fork, plait_plans_fork, plait_config_fork, plait_log_fork,
     plait_descriptors_fork;
+
+/* ---- Threads of the library: the program's signals go to the program's threads ----------------------------------- */
+
+/* pthread_create() of a thread that blocks all signals. Returns its error number, or 0. */
+static inline int plait_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg)
+{
+    sigset_t all, saved;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &saved);
+    const int error = pthread_create(thread, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    return error;
+}
 
 #endif

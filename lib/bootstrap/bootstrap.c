@@ -186,19 +186,6 @@ static bool gives_to(const struct sharing *h, uint32_t from, uint32_t to)
     return h->gives[from] && from != to && plait_node_of(&h->b->nodes, from) == plait_node_of(&h->b->nodes, to);
 }
 
-/*
- * The ranks from `first` on whose descriptors for `to` fit into one message. Full messages save wake-ups: each message
- * costs the receiver a turn on its processor. Returns the rank after them; *have: how many descriptors.
- */
-static uint32_t next_batch(const struct sharing *h, uint32_t to, uint32_t first, uint32_t *have)
-{
-    uint32_t r = first;
-
-    for (*have = 0; r < h->b->nrank && *have + h->n <= PLAIT_FRAME_FDS; r++)
-        *have += gives_to(h, r, to) ? h->n : 0;
-    return r;
-}
-
 /* An error of this rank's own, as no room for descriptors, ends the exchange. */
 static enum plait_status read_fds(const struct sharing *h, uint32_t rank, int *fds, uint32_t n)
 {
@@ -219,24 +206,32 @@ static enum plait_status write_fds(const struct sharing *h, uint32_t rank, const
                                     : plait_star_blame(h->b, rank, status);
 }
 
-/* Pass the descriptors for rank `to`: the hub writes them to it, it reads them from the hub. */
+/*
+ * Pass the descriptors for rank `to`: the hub writes them to it, it reads them from the hub. Full messages save
+ * wake-ups: each message costs the receiver a turn on its processor.
+ */
 static enum plait_status pass_all(const struct sharing *h, uint32_t to)
 {
     const bool writes = h->b->rank == h->s->hub;
-    int some[PLAIT_FRAME_FDS], *at;
+    const uint32_t n = h->b->nrank * h->n;
+    uint32_t left = 0, at = 0, end = 0; /* at, end: in `some`, one message */
+    int some[PLAIT_FRAME_FDS];
     enum plait_status status = PLAIT_OK;
 
-    for (uint32_t r = 0, end, have; r < h->b->nrank && status == PLAIT_OK;) {
-        end = next_batch(h, to, r, &have);
-        if (have > 0 && !writes)
-            status = read_fds(h, h->s->hub, some, have);
-        for (at = some; r < end; r++)
-            if (gives_to(h, r, to)) {
-                memcpy(writes ? at : h->all + r * h->n, writes ? h->all + r * h->n : at, h->n * sizeof *at);
-                at += h->n;
-            }
-        if (have > 0 && writes)
-            status = write_fds(h, to, some, have);
+    for (uint32_t k = 0; k < n; k++)
+        left += gives_to(h, k / h->n, to);
+    for (uint32_t k = 0; k < n && (status == PLAIT_OK || at < end); k++) {
+        if (!gives_to(h, k / h->n, to))
+            continue;
+        if (at == end) {
+            at = 0;
+            end = left < PLAIT_FRAME_FDS ? left : PLAIT_FRAME_FDS;
+            left -= end;
+            status = writes ? PLAIT_OK : read_fds(h, h->s->hub, some, end);
+        }
+        *(writes ? &some[at] : &h->all[k]) = writes ? h->all[k] : some[at];
+        if (++at == end && writes)
+            status = write_fds(h, to, some, end);
     }
     return status;
 }

@@ -76,43 +76,87 @@ static enum plait_status wait_for(int fd, short events, double until)
     return plait_frame_poll(&p, 1, until);
 }
 
-enum plait_status plait_frame_send(int fd, const void *data, size_t bytes, double until)
-{
-    const char *p = data;
+/* The space that a message has for descriptors. */
+union control {
+    struct cmsghdr head;
+    char bytes[CMSG_SPACE(PLAIT_FRAME_FDS * sizeof(int))];
+};
 
-    while (bytes > 0) {
-        const ssize_t n = send(fd, p, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n > 0) {
-            p += n;
-            bytes -= (size_t)n;
-        } else if (n < 0 && errno == EAGAIN) {
+static void advance(struct iovec *iov, ssize_t n)
+{
+    iov->iov_base = (char *)iov->iov_base + n;
+    iov->iov_len -= (size_t)n;
+}
+
+/* Send all bytes, and n descriptors with the first one. */
+static enum plait_status send_all(int fd, const void *data, size_t bytes, const int *fds, uint32_t n, double until)
+{
+    union control control = { .head = { .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS } };
+    struct iovec iov = { (void *)(uintptr_t)data, bytes };
+    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control };
+
+    control.head.cmsg_len = CMSG_LEN(n * sizeof *fds);
+    if (n > 0) {
+        m.msg_controllen = CMSG_SPACE(n * sizeof *fds);
+        memcpy(CMSG_DATA(&control.head), fds, n * sizeof *fds);
+    }
+    while (iov.iov_len > 0) {
+        const ssize_t sent = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent >= 0) {
+            advance(&iov, sent);
+            m.msg_controllen = 0;
+        } else if (errno == EAGAIN) {
             const enum plait_status status = wait_for(fd, POLLOUT, until);
             if (status != PLAIT_OK)
                 return status;
-        } else if (n < 0 && errno != EINTR) {
-            return PLAIT_ERR_PEER;
+        } else if (errno == ETOOMANYREFS && plait_clock() < until) {
+            usleep(1000); /* descriptors in flight count against the user's limit until they are received */
+        } else if (errno != EINTR) {
+            return m.msg_controllen == 0 || errno == EPIPE || errno == ECONNRESET
+                       ? PLAIT_ERR_PEER
+                       : plait_fail_errno(errno, "comm creation: passing descriptors");
         }
     }
     return PLAIT_OK;
 }
 
-enum plait_status plait_frame_receive(int fd, void *data, size_t bytes, double until)
+/* Receive all bytes, and the descriptors with the first ones, at most n: the kernel closes others. */
+static enum plait_status receive_all(int fd, void *data, size_t bytes, int *fds, uint32_t n, double until)
 {
-    char *p = data;
+    union control control;
+    struct iovec iov = { data, bytes };
+    struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control };
 
-    while (bytes > 0) {
+    m.msg_controllen = n > 0 ? CMSG_LEN(n * sizeof *fds) : 0;
+    while (iov.iov_len > 0) {
         const enum plait_status status = wait_for(fd, POLLIN, until);
         if (status != PLAIT_OK)
             return status;
-        const ssize_t n = recv(fd, p, bytes, MSG_DONTWAIT);
-        if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
+        const ssize_t got = recvmsg(fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN))
             return PLAIT_ERR_PEER;
-        if (n > 0) {
-            p += n;
-            bytes -= (size_t)n;
-        }
+        if (got < 0)
+            continue;
+        advance(&iov, got);
+        const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        const size_t came = c != NULL && c->cmsg_type == SCM_RIGHTS ? (c->cmsg_len - CMSG_LEN(0)) / sizeof *fds : 0;
+        if (came > 0)
+            memcpy(fds, CMSG_DATA(c), came * sizeof *fds);
+        for (size_t i = 0; i < came; i++)
+            fds[i] = plait_descriptor_keep(fds[i], PLAIT_FOR_RANKS);
+        m.msg_controllen = 0;
     }
     return PLAIT_OK;
+}
+
+enum plait_status plait_frame_send(int fd, const void *data, size_t bytes, double until)
+{
+    return send_all(fd, data, bytes, NULL, 0, until);
+}
+
+enum plait_status plait_frame_receive(int fd, void *data, size_t bytes, double until)
+{
+    return receive_all(fd, data, bytes, NULL, 0, until);
 }
 
 static enum plait_status write_frame(int fd, enum plait_status status, const void *data, size_t bytes, double until)
@@ -166,75 +210,21 @@ enum plait_status plait_frame_read(int fd, void *data, size_t bytes, double unti
     return status != PLAIT_OK ? status : read_rest(fd, &head, data, bytes, until, error);
 }
 
-/* ---- Descriptors ---------------------------------------------------------------------------------- */
-
 enum plait_status plait_frame_write_fds(int fd, const int *fds, uint32_t n, double until)
 {
-    struct head head = { PLAIT_OK, 0 };
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(PLAIT_FRAME_FDS * sizeof(int))];
-    struct iovec iov = { &head, sizeof head };
-    struct msghdr m = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(n * sizeof(int))
-    };
-    struct cmsghdr *c = (struct cmsghdr *)(void *)control;
-
-    memset(control, 0, sizeof control);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(n * sizeof(int));
-    memcpy(CMSG_DATA(c), fds, n * sizeof(int));
-    for (;;) {
-        const ssize_t sent = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent >= 0) /* the descriptors go with the first byte */
-            return plait_frame_send(fd, (const char *)&head + sent, sizeof head - (size_t)sent, until);
-        if (errno == EAGAIN) {
-            const enum plait_status status = wait_for(fd, POLLOUT, until);
-            if (status != PLAIT_OK)
-                return status;
-        } else if (errno == ETOOMANYREFS && plait_clock() < until) {
-            usleep(1000); /* descriptors in flight count against the user's limit until they are received */
-        } else if (errno == EPIPE || errno == ECONNRESET) {
-            return PLAIT_ERR_PEER;
-        } else if (errno != EINTR) {
-            return plait_fail_errno(errno, "comm creation: passing descriptors");
-        }
-    }
+    return send_all(fd, &(struct head){ PLAIT_OK, 0 }, sizeof(struct head), fds, n, until);
 }
 
 enum plait_status plait_frame_read_fds(int fd, int *fds, uint32_t n, double until, struct plait_error *error)
 {
     struct head head;
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(PLAIT_FRAME_FDS * sizeof(int))];
-    struct iovec iov = { &head, sizeof head };
-    struct msghdr m = { /* the kernel closes descriptors that are not expected */
-                        .msg_iov = &iov,
-                        .msg_iovlen = 1,
-                        .msg_control = control,
-                        .msg_controllen = CMSG_LEN(n * sizeof(int))
-    };
-    enum plait_status status;
-    ssize_t got;
 
     for (uint32_t i = 0; i < n; i++)
         fds[i] = -1;
-    do {
-        status = wait_for(fd, POLLIN, until);
-        if (status != PLAIT_OK)
-            return status;
-        got = recvmsg(fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    } while (got < 0 && (errno == EINTR || errno == EAGAIN));
-    if (got <= 0)
-        return PLAIT_ERR_PEER;
-    const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    const size_t came = c != NULL && c->cmsg_type == SCM_RIGHTS ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
-    if (came > 0)
-        memcpy(fds, CMSG_DATA(c), came * sizeof *fds);
-    for (size_t i = 0; i < came; i++)
-        fds[i] = plait_descriptor_keep(fds[i], PLAIT_FOR_RANKS);
-    status = plait_frame_receive(fd, (char *)&head + got, sizeof head - (size_t)got, until);
+    enum plait_status status = receive_all(fd, &head, sizeof head, fds, n, until);
     if (status == PLAIT_OK)
         status = read_rest(fd, &head, NULL, 0, until, error);
-    if (status == PLAIT_OK && error->status == PLAIT_OK && came < n)
+    if (status == PLAIT_OK && error->status == PLAIT_OK && n > 0 && fds[n - 1] < 0)
         return plait_fail_errno(EMFILE, "comm creation: no room for %u descriptors of another process", n);
     return status;
 }

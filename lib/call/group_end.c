@@ -2,8 +2,8 @@
 /* Groups of calls: their beginning, the communicators that they create, and their end. */
 #include "call.h"
 
+#include "base/fork.h"
 #include "base/interrupt.h"
-#include "base/thread.h"
 #include "bootstrap/frame.h"
 #include "p2p/message.h"
 #include "progress/progress.h"

@@ -8,7 +8,6 @@
 #include "device_comm.h"
 
 #include "base/status.h"
-#include "base/thread.h"
 #include "failure/failure.h"
 #include "progress/detector.h"
 

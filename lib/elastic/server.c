@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "base/thread.h"
+#include "base/fork.h"
 
 #include <plait/message.h>
 

@@ -3,7 +3,6 @@
 #include "life.h"
 
 #include "base/status.h"
-#include "base/thread.h"
 #include "bootstrap/frame.h"
 #include "call/call.h"
 #include "call/object.h"

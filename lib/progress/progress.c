@@ -5,7 +5,6 @@
 #include "base/fork.h"
 #include "base/interrupt.h"
 #include "base/status.h"
-#include "base/thread.h"
 #include "failure/failure.h"
 #include "reduce/reduce.h"
 

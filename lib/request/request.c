@@ -2,6 +2,7 @@
 /* A request from its memory to its end; and the group of requests that a thread has open. */
 #include "request.h"
 
+#include "base/ascii.h"
 #include "base/fork.h"
 #include "base/interrupt.h"
 #include "base/status.h"

@@ -5,7 +5,6 @@
 #include "base/descriptor.h"
 #include "base/fork.h"
 #include "base/status.h"
-#include "base/thread.h"
 
 #include <errno.h>
 #include <poll.h>
