@@ -118,8 +118,7 @@ static void show_comm(const struct plait_control *c, uint32_t rank, uint32_t nra
         copy_text(failure, c->failure, sizeof failure);
         say(how, "  failed: %s", failure);
     }
-    plait_ring_visit(&c->ring, done, failed, how->last, show_operation, how);
-    plait_message_ring_visit(&c->messages, failed, how->last, show_operation, how);
+    plait_rings_visit(&c->ring, &c->messages, done, failed, how->last, show_operation, how);
 }
 
 static enum plait_status show_comms(const char *base, size_t size, uint64_t at, struct plait_dump *how)

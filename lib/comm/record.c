@@ -80,8 +80,8 @@ bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t 
     return true;
 }
 
-void plait_ring_visit(const struct plait_ring *ring, uint64_t done, bool failed, uint32_t most,
-                      void (*visit)(void *context, const struct plait_operation *o), void *context)
+static void visit_collectives(const struct plait_ring *ring, uint64_t done, bool failed, uint32_t most,
+                              void (*visit)(void *context, const struct plait_operation *o), void *context)
 {
     struct plait_operation o;
     const uint64_t ended = !plait_ring_read(ring, done + 1, done, failed, &o); /* 1: none is in progress */
@@ -131,8 +131,8 @@ static uint64_t newest(const struct plait_message_ring *ring)
     return most;
 }
 
-void plait_message_ring_visit(const struct plait_message_ring *ring, bool failed, uint32_t most,
-                              void (*visit)(void *context, const struct plait_operation *o), void *context)
+static void visit_messages(const struct plait_message_ring *ring, bool failed, uint32_t most,
+                           void (*visit)(void *context, const struct plait_operation *o), void *context)
 {
     const uint64_t last = newest(ring);
     struct plait_operation o;
@@ -148,6 +148,14 @@ void plait_message_ring_visit(const struct plait_message_ring *ring, bool failed
         for (uint64_t k = PLAIT_NMESSAGE_RECORD; k-- > 0;)
             if (chosen[k] && read_message(ring, last - k, failed, &o) && (o.state == PLAIT_DONE) == ended)
                 visit(context, &o);
+}
+
+void plait_rings_visit(const struct plait_ring *ring, const struct plait_message_ring *messages, uint64_t done,
+                       bool failed, uint32_t most, void (*visit)(void *context, const struct plait_operation *o),
+                       void *context)
+{
+    visit_collectives(ring, done, failed, most, visit, context);
+    visit_messages(messages, failed, most, visit, context);
 }
 
 bool plait_message_ring_waits(const struct plait_message_ring *ring, struct plait_operation *out)
@@ -212,7 +220,7 @@ static void put_name(const struct plait_operation *o, char *text, size_t room)
     (o->message ? put_message : put_collective)(o, text, room);
 }
 
-static void add_progress(const struct plait_operation *o, char *text, size_t room)
+void plait_operation_progress(const struct plait_operation *o, char *text, size_t room)
 {
     if (o->has_progress && o->progress.nslice > 1)
         plait_append(text, room, ", %u of %u slices", o->progress.slices, o->progress.nslice);
@@ -221,17 +229,11 @@ static void add_progress(const struct plait_operation *o, char *text, size_t roo
                      (unsigned long long)o->progress.nstep);
 }
 
-void plait_operation_progress(const struct plait_operation *o, char *text, size_t room)
-{
-    text[0] = '\0';
-    add_progress(o, text, room);
-}
-
 void plait_operation_name(const struct plait_operation *o, char *text, size_t room)
 {
     put_name(o, text, room);
     if (o->state != PLAIT_DONE)
-        add_progress(o, text, room);
+        plait_operation_progress(o, text, room);
 }
 
 void plait_operation_text(const struct plait_operation *o, uint64_t now, char *text, size_t room)
@@ -247,7 +249,7 @@ void plait_operation_text(const struct plait_operation *o, uint64_t now, char *t
     if (!o->has_progress)
         return;
     if (o->state != PLAIT_DONE)
-        add_progress(o, text, room);
+        plait_operation_progress(o, text, room);
     if (now >= o->progress.began)
         plait_append(text, room, ", began %.6f s ago", 1e-9 * (double)(now - o->progress.began));
     if (o->state != PLAIT_DONE && o->progress.waiting_for > 0)

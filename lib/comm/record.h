@@ -186,17 +186,12 @@ bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t 
 
 /*
  * Visit the last `most` collectives of a rank that has completed `done`, the one in progress included; oldest first.
- * Nothing that is read is trusted.
- */
-void plait_ring_visit(const struct plait_ring *ring, uint64_t done, bool failed, uint32_t most,
-                      void (*visit)(void *context, const struct plait_operation *o), void *context);
-
-/*
- * Visit at most `most` messages: the pending ones last, before them ended ones while there is room; each group oldest
+ * Then at most `most` messages: the pending ones last, before them ended ones while there is room; each group oldest
  * first. Nothing that is read is trusted.
  */
-void plait_message_ring_visit(const struct plait_message_ring *ring, bool failed, uint32_t most,
-                              void (*visit)(void *context, const struct plait_operation *o), void *context);
+void plait_rings_visit(const struct plait_ring *ring, const struct plait_message_ring *messages, uint64_t done,
+                       bool failed, uint32_t most, void (*visit)(void *context, const struct plait_operation *o),
+                       void *context);
 
 /* Has the ring a receive of message `number` (from 1) from `peer`, pending or recently ended? */
 bool plait_message_ring_receives(const struct plait_message_ring *ring, uint32_t peer, uint64_t number,
@@ -205,7 +200,7 @@ bool plait_message_ring_receives(const struct plait_message_ring *ring, uint32_t
 /* The newest message that is in a long wait; false: none. */
 bool plait_message_ring_waits(const struct plait_message_ring *ring, struct plait_operation *out);
 
-/* ", 1 of 4 slices, 23 of 72 steps"; "" if not known. */
+/* Append ", 1 of 4 slices, 23 of 72 steps"; nothing if not known. */
 void plait_operation_progress(const struct plait_operation *o, char *text, size_t room);
 
 /*

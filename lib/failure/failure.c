@@ -189,8 +189,7 @@ static void list(const struct plait_comm *comm, uint32_t rank)
 
     if (c == NULL)
         return;
-    plait_ring_visit(&c->ring, done_of(c), failed_on(c), LISTED, list_one, &l);
-    plait_message_ring_visit(&c->messages, failed_on(c), LISTED, list_one, &l);
+    plait_rings_visit(&c->ring, &c->messages, done_of(c), failed_on(c), LISTED, list_one, &l);
 }
 
 /* Has this rank told of that process's end already, for another comm? */

@@ -9,6 +9,7 @@
 #include "progress.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -108,54 +109,49 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
 {
     const struct plait_what *a = &record_of(comm, comm->rank, sequence)->what;
     const struct plait_what *b = &record_of(comm, rank, sequence)->what;
+    static const char *const places[] = { "out of place", "in place" };
     char what[192], earlier[64] = "";
     const char *remedy = "";
 
     if (sequence != comm->sequence || atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= sequence)
         snprintf(earlier, sizeof earlier, "in %s%s #%llu ", plait_coll_name(a->coll), a->vform ? "v" : "",
                  (unsigned long long)sequence);
+/* Both ranks' values go into the format; this rank's number between them. */
+#define SAY(format, x, y) snprintf(what, sizeof what, format, x, comm->rank, y)
     if (a->coll != b->coll || a->vform != b->vform)
         snprintf(what, sizeof what, "collective is %s%s on rank %u and %s%s", plait_coll_name(a->coll),
                  a->vform ? "v" : "", comm->rank, plait_coll_name(b->coll), b->vform ? "v" : "");
     else if (a->count != b->count && !a->vform)
-        snprintf(what, sizeof what, "count is %llu on rank %u and %llu", (unsigned long long)a->count, comm->rank,
-                 (unsigned long long)b->count);
+        SAY("count is %" PRIu64 " on rank %u and %" PRIu64, a->count, b->count);
     else if (a->type != b->type)
-        snprintf(what, sizeof what, "type is %s on rank %u and %s", plait_dtype_name(a->type), comm->rank,
-                 plait_dtype_name(b->type));
+        SAY("type is %s on rank %u and %s", plait_dtype_name(a->type), plait_dtype_name(b->type));
     else if (a->op != b->op)
-        snprintf(what, sizeof what, "operator is %s on rank %u and %s", plait_op_name(a->op), comm->rank,
-                 plait_op_name(b->op));
+        SAY("operator is %s on rank %u and %s", plait_op_name(a->op), plait_op_name(b->op));
     else if (a->root != b->root)
-        snprintf(what, sizeof what, "root is %u on rank %u and %u", a->root, comm->rank, b->root);
-    else if (a->count != b->count && a->vform)
-        snprintf(what, sizeof what, "the largest block has %llu elements on rank %u and %llu",
-                 (unsigned long long)a->count, comm->rank, (unsigned long long)b->count);
+        SAY("root is %u on rank %u and %u", a->root, b->root);
+    else if (a->count != b->count)
+        SAY("the largest block has %" PRIu64 " elements on rank %u and %" PRIu64, a->count, b->count);
     else if (a->ordered != b->ordered)
-        snprintf(what, sizeof what, "call->user->commutative is %d on rank %u and %d", !a->ordered, comm->rank,
-                 !b->ordered);
+        SAY("call->user->commutative is %d on rank %u and %d", !a->ordered, !b->ordered);
     else if (a->inplace != b->inplace) {
-        snprintf(what, sizeof what, "call is %s on rank %u and %s", a->inplace ? "in place" : "out of place",
-                 comm->rank, b->inplace ? "in place" : "out of place");
+        SAY("call is %s on rank %u and %s", places[a->inplace], places[b->inplace]);
         remedy = "; a program's own algorithm needs it on all ranks or on none";
     } else if (a->space != b->space)
-        snprintf(what, sizeof what, "memory is %s on rank %u and %s", plait_space_whose(a->space), comm->rank,
-                 plait_space_whose(b->space));
+        SAY("memory is %s on rank %u and %s", plait_space_whose(a->space), plait_space_whose(b->space));
     else if (a->factor != b->factor)
-        snprintf(what, sizeof what, "out of plait_fusion_set_scale() is %.17g on rank %u and %.17g", a->factor,
-                 comm->rank, b->factor);
+        SAY("out of plait_fusion_set_scale() is %.17g on rank %u and %.17g", a->factor, b->factor);
     else if (a->mark != b->mark)
-        snprintf(what, sizeof what, "call->mark is 0x%x on rank %u and 0x%x", a->mark, comm->rank, b->mark);
+        SAY("call->mark is 0x%x on rank %u and 0x%x", a->mark, b->mark);
     else if (strncmp(a->algorithm, b->algorithm, sizeof a->algorithm) != 0)
-        snprintf(what, sizeof what, "algorithm is %.21s on rank %u and %.21s", a->algorithm, comm->rank, b->algorithm);
+        SAY("algorithm is %.21s on rank %u and %.21s", a->algorithm, b->algorithm);
     else if (a->settings != b->settings)
-        snprintf(what, sizeof what, "choice (slice, rounding, configuration) is %08x on rank %u and %08x", a->settings,
-                 comm->rank, b->settings);
+        SAY("choice (slice, rounding, configuration) is %08x on rank %u and %08x", a->settings, b->settings);
     else
         snprintf(
             what, sizeof what,
             "emit of algorithm %.21s depends on more than shape and rank: its plans hash to %08x on rank %u and %08x",
             a->algorithm, a->plans, comm->rank, b->plans);
+#undef SAY
     return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, rank, "%s%s on rank %u%s", earlier, what, rank, remedy);
 }
 
