@@ -33,6 +33,9 @@ static void take_copies(struct plait_comm *comm, uint32_t first, const struct pl
                         const struct plait_tuning *tuning)
 {
     comm->copies = *copies;
+    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) /* they come from another rank */
+        if ((unsigned)copies->modes[k].fastest >= PLAIT_NCOPY || (unsigned)copies->modes[k].other >= PLAIT_NCOPY)
+            comm->copies = plait_copies_known(false);
     plait_copies_keep(&comm->copies);
     if (tuning->has_copies)
         memcpy(comm->copies.modes, tuning->copies, sizeof comm->copies.modes);
