@@ -103,7 +103,7 @@ static bool is_equal_instr(const struct plait_prog *p, const struct plait_prog *
 
     if (a->verb != b->verb || a->wide != b->wide || a->borrowed != b->borrowed || a->peer != b->peer ||
         a->message != b->message || a->nblk != b->nblk || a->nsource != b->nsource || a->source != b->source ||
-        a->nsuccessor != b->nsuccessor || a->successor != b->successor || a->ndep != b->ndep)
+        a->nsuccessor != b->nsuccessor || a->successor != b->successor)
         return false;
     for (uint32_t k = 0; k < a->nsource; k++)
         if (p->sources[a->source + k].borrowed != q->sources[b->source + k].borrowed)

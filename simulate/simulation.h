@@ -50,7 +50,7 @@ struct slot { /* a slice in flight */
     uint64_t slice;
     size_t elements;
     uint32_t done;
-    uint16_t *pending;
+    uint32_t *pending;
     uint8_t *phase;
     struct moment *ready;
 };

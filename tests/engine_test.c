@@ -234,15 +234,23 @@ static void check_bound(const struct spec *spec, uint32_t turn)
         for (int average = 0; average < 2; average++) {
             if (!full() && (turn + (uint32_t)round + (uint32_t)average) % 2 != 0)
                 continue;
-            const enum plait_status status =
-                plait_prog_check(spec->alg, spec->text, &spec->shape, (enum plait_round)round, average);
+            struct plait_proof proof = { .hash = 0 };
+            enum plait_status status = PLAIT_OK;
+            for (uint32_t r = 0; r < spec->shape.nrank && status == PLAIT_OK; r++) {
+                struct plait_prog *prog = NULL;
+                status = plait_prog_create(spec->alg, spec->text, &spec->shape, r, (enum plait_round)round, average,
+                                           &proof, &prog);
+                if (status == PLAIT_OK)
+                    status = plait_prog_check(prog, &spec->shape, r, proof.fusing);
+                plait_prog_destroy(prog);
+            }
             if (status != PLAIT_OK && status != PLAIT_ERR_UNSUPPORTED)
                 fail_msg("%s, %u ranks, root %u%s, round %d: %s", spec->text, spec->shape.nrank, spec->shape.root,
                          spec->shape.inplace ? ", in place" : "", round, plait_last_error());
         }
 }
 
-/* Of every collective, algorithm and root: turned back into steps, it does what the plan does. */
+/* Of every collective, algorithm and root. */
 static void what_is_bound_is_what_was_proved(void **state)
 {
     for (uint32_t n = 2; n <= (full() ? 20 : light() ? 5 : 7); n += full() || n < 4 ? 1 : 3)
@@ -279,7 +287,16 @@ static void a_receive_is_not_fused_into_what_waits_for_more(void **state)
 
 /* ---- Bound plans that are wrong ------------------------------------------------------------------------- */
 
-enum damage { A_WAIT_LESS, ANOTHER_SLOT_READ, ANOTHER_SLOT_WRITTEN, OPERANDS_SWAPPED, ANOTHER_MESSAGE, NDAMAGE };
+enum damage {
+    A_WAIT_LESS,
+    ANOTHER_SLOT_READ,
+    ANOTHER_SLOT_WRITTEN,
+    OPERANDS_SWAPPED,
+    ANOTHER_MESSAGE,
+    ANOTHER_STAGE,
+    ANOTHER_WIDTH,
+    NDAMAGE
+};
 
 /* False: this instruction has nothing of the kind. */
 static bool hurt(struct plait_prog *p, uint32_t i, enum damage damage)
@@ -293,7 +310,6 @@ static bool hurt(struct plait_prog *p, uint32_t i, enum damage damage)
             return false;
         const uint32_t next = p->successors[in->successor + --in->nsuccessor];
         p->ndeps[next]--;
-        p->instrs[next].ndep--;
         return true;
     case ANOTHER_SLOT_READ:
         if (in->nsource == 0 || s->borrowed != UINT32_MAX || s->span.slot == 0)
@@ -312,57 +328,60 @@ static bool hurt(struct plait_prog *p, uint32_t i, enum damage damage)
         s[0] = s[1];
         s[1] = first;
         return true;
-    default:
+    case ANOTHER_MESSAGE:
         if (in->peer < 0)
             return false;
         in->blk = in->blk > 0 ? in->blk - 1 : 1;
+        return true;
+    case ANOTHER_STAGE:
+        if (in->verb != PLAIT_STEP_SEND || in->stage == 0)
+            return false;
+        in->stage--;
+        return true;
+    default:
+        if (in->nsource == 0)
+            return false;
+        s->wide = !s->wide;
         return true;
     }
 }
 
 /* Each instruction of rank 1's bound plan hurt in turn. */
-static void hurt_each(const struct spec *spec, uint32_t *tried, uint32_t *refused)
+static void hurt_each(const struct spec *spec, enum plait_round round, uint32_t *tried)
 {
-    struct plait_prog *progs[9] = { NULL };
     bool more = true;
 
     for (uint32_t i = 0; more; i++)
         for (int damage = 0; damage < NDAMAGE && more; damage++) {
             struct plait_proof proof = { .hash = 0 };
-            for (uint32_t r = 0; r < spec->shape.nrank; r++)
-                assert_int_equal(plait_prog_create(spec->alg, spec->text, &spec->shape, r, PLAIT_ROUND_DEFAULT, false,
-                                                   &proof, &progs[r]),
-                                 PLAIT_OK);
-            more = i < progs[1]->ninstr;
-            if (more && hurt(progs[1], i, (enum damage)damage)) {
+            struct plait_prog *prog;
+            assert_int_equal(plait_prog_create(spec->alg, spec->text, &spec->shape, 1, round, false, &proof, &prog),
+                             PLAIT_OK);
+            assert_int_equal(plait_prog_check(prog, &spec->shape, 1, proof.fusing), PLAIT_OK);
+            more = i < prog->ninstr;
+            if (more && hurt(prog, i, (enum damage)damage)) {
                 tried[damage]++;
-                refused[damage] += plait_progs_check(spec->alg, spec->text, &spec->shape, progs) != PLAIT_OK;
+                if (plait_prog_check(prog, &spec->shape, 1, proof.fusing) != PLAIT_ERR_PLAN)
+                    fail_msg("%s: damage %d of instruction %u is not seen", spec->text, damage, i);
             }
-            for (uint32_t r = 0; r < spec->shape.nrank; r++)
-                plait_prog_destroy(progs[r]);
+            plait_prog_destroy(prog);
         }
 }
 
-/*
- * A wait may be one that others imply, and operands may be swapped where no order is promised (ring, trees); whatever else
- * is hurt makes another plan.
- */
 static void a_bound_plan_that_is_another_is_refused(void **state)
 {
     static const char *const specs[] = { "ring", "halving-doubling", "trees:2", "two-shot" };
-    uint32_t tried[NDAMAGE] = { 0 }, refused[NDAMAGE] = { 0 };
+    uint32_t tried[NDAMAGE] = { 0 };
 
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         struct spec spec = { .shape = { .coll = PLAIT_ALLREDUCE, .nrank = 4 } };
         snprintf(spec.text, sizeof spec.text, "%s", specs[i]);
         assert_int_equal(plait_alg_find(plait_algs, spec.text, &spec.shape, &spec.alg), PLAIT_OK);
-        hurt_each(&spec, tried, refused);
+        hurt_each(&spec, PLAIT_ROUND_DEFAULT, tried);
+        hurt_each(&spec, PLAIT_ROUND_ONCE, tried);
     }
     for (int d = 0; d < NDAMAGE; d++)
-        print_message("damage %d: %u of %u refused\n", d, refused[d], tried[d]);
-    assert_true(refused[A_WAIT_LESS] > tried[A_WAIT_LESS] / 2);
-    for (int d = ANOTHER_SLOT_READ; d < NDAMAGE; d++)
-        assert_true(refused[d] > 0 && (d == OPERANDS_SWAPPED || refused[d] == tried[d]));
+        assert_true(tried[d] > 0);
 }
 
 /* Which REDUCEs of a rank make results: as the engine marks them above 64 ranks, and by contributor sets. */

@@ -40,7 +40,7 @@ SUBJECTS = {
     'perf_test.c': ['reduce'],
     'price.c': ['comm', 'operation'],
     'progress_thread_test.c': ['progress'],
-    'proved.h': ['engine'],
+    'proved.h': ['comm', 'engine'],
     'reduce_test.c': ['reduce'],
     'remote_test.c': ['failure'],
     'ring_test.c': ['memory'],  # a program that is no rank shows an arena

@@ -86,21 +86,24 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_t
         }
     const struct plait_shape common = plait_common_shape(s->alg, shape);
     struct plait_proof proof = { .hash = 0 };
+    struct plait_prog *fresh = NULL;
     comm->stats.allocations++;
     enum plait_status status = PLAIT_OK;
     if (comm->config.check)
         status = plait_alg_check(s->alg, shape, NULL);
     else if (!plait_is_of_library(s->alg) && team->n <= PLAIT_MOST_PROVED)
         status = plait_alg_prove(s->alg, &common);
-    if (status == PLAIT_OK && comm->config.check)
-        status = plait_prog_check(s->alg, s->spec, shape, s->round, average);
     if (status == PLAIT_OK)
-        status = plait_prog_create(s->alg, s->spec, shape, team->me, s->round, average, &proof, out);
-    if (status == PLAIT_OK) {
-        (*out)->next = comm->progs;
-        comm->progs = *out;
+        status = plait_prog_create(s->alg, s->spec, shape, team->me, s->round, average, &proof, &fresh);
+    if (status == PLAIT_OK && comm->config.check)
+        status = plait_prog_check(fresh, shape, team->me, proof.fusing);
+    if (status != PLAIT_OK) {
+        plait_prog_destroy(fresh);
+        return status;
     }
-    return status;
+    fresh->next = comm->progs;
+    *out = comm->progs = fresh;
+    return PLAIT_OK;
 }
 
 /* All of it is equal on all ranks of a call. shape: as the plan runs. */

@@ -4,7 +4,7 @@
  *
  * select.c chooses: a pure function, equal on all ranks. bind.c finds or makes the op plan of a call. prog.c binds a
  * plan: registers for addresses, counters for dependencies. fuse.c fuses steps, prove.c proves the fused plans free of
- * deadlock, and unbind.c turns a bound plan back into steps for the checker. operate.c runs one operation from
+ * deadlock, and compare.c compares a bound plan with its plan. operate.c runs one operation from
  * beginning to end, on the eager path or by engine.c.
  *
  * The engine runs a bound plan over the slices of a vector, several slices in flight. A step starts when its

@@ -248,7 +248,6 @@ static void count_edge(struct plait_prog *p, uint32_t from, uint32_t to)
 {
     p->instrs[from].nsuccessor++;
     p->ndeps[to]++;
-    p->instrs[to].ndep++;
 }
 
 static void store_edge(struct plait_prog *p, uint32_t from, uint32_t to)
@@ -264,9 +263,6 @@ static enum plait_status reverse_deps(struct binder *b)
 
     each_edge(b, count_edge);
     for (uint32_t i = 0; i < p->ninstr; i++) {
-        if (p->instrs[i].ndep > UINT16_MAX)
-            return plait_fail(PLAIT_ERR_PLAN, "rank %u: a step waits for %u others, but %u are the most", b->plan->rank,
-                              p->instrs[i].ndep, UINT16_MAX);
         p->instrs[i].successor = n;
         n += p->instrs[i].nsuccessor;
         p->instrs[i].nsuccessor = 0;

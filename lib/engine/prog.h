@@ -41,10 +41,9 @@ struct plait_instr {
     int32_t peer;
     uint32_t message; /* SEND, RECV: number within a slice, per peer and direction */
     uint32_t blk, nblk;
-    struct plait_span dst;    /* not of a borrowed RECV */
-    uint32_t source, nsource; /* in prog->sources; SEND, COPY: 1; REDUCE: 2 or more, in canonical order */
-    uint32_t stage;           /* SEND: offset of its staged copy, in blocks; equal for equal data */
-    uint32_t ndep;
+    struct plait_span dst;          /* not of a borrowed RECV */
+    uint32_t source, nsource;       /* in prog->sources; SEND, COPY: 1; REDUCE: 2 or more, in canonical order */
+    uint32_t stage;                 /* SEND: offset of its staged copy, in blocks; equal for equal data */
     uint32_t successor, nsuccessor; /* in prog->successors */
 };
 
@@ -66,7 +65,7 @@ struct plait_prog {
     struct plait_instr *instrs;
     struct plait_source *sources;
     uint32_t *successors;
-    uint16_t *ndeps;         /* [ninstr], to copy at every start */
+    uint32_t *ndeps;         /* [ninstr], to copy at every start */
     uint32_t *nsend, *nrecv; /* [nrank] messages per slice and peer */
 };
 
@@ -98,15 +97,13 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
 void plait_prog_destroy(struct plait_prog *prog);
 
 /*
- * Bind every rank's plan, turn the bound plans back into steps, and check these as plans are checked: once with all
- * messages read in place, once with all staged. Errors: PLAIT_ERR_PLAN (binding changed the meaning of the plans).
+ * Does a bound plan do what this rank's plan does? Then what was proved of the plan holds for what runs.
+ *
+ * fusing  of the proof with which it was made
+ * Errors: PLAIT_ERR_PLAN (it does something else), PLAIT_ERR_NOMEM
  */
-enum plait_status plait_prog_check(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                   enum plait_round round, bool average);
-
-/* The same check of given bound plans: progs[r] is that of rank r. */
-enum plait_status plait_progs_check(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                    struct plait_prog *const *progs);
+enum plait_status plait_prog_check(const struct plait_prog *prog, const struct plait_shape *shape, uint32_t rank,
+                                   enum plait_fusing fusing);
 
 /* ---- prove.c: facts about all ranks' plans together -------------------------------------------------------------- */
 
@@ -129,12 +126,5 @@ struct plait_shape plait_common_shape(const struct plait_alg *alg, const struct 
  */
 enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                               const struct plait_plan *own, bool hop, unsigned char *kinds, struct plait_proof *out);
-
-/*
- * Do these plans run to the end if every send waits for its receive, at most PLAIT_WINDOW messages are in flight from
- * one rank to another, and steps of a rank with the same number in nodes[rank] run at once?
- */
-enum plait_status plait_prove_waits(struct plait_plan *const *plans, uint32_t *const *nodes, const char *spec,
-                                    uint32_t nrank, bool *out);
 
 #endif

@@ -14,16 +14,6 @@
 
 /* ---- Do all plans run to the end together? ------------------------------------------------------------------ */
 
-enum plait_status plait_prove_waits(struct plait_plan *const *plans, uint32_t *const *nodes, const char *spec,
-                                    uint32_t nrank, bool *out)
-{
-    const enum plait_status status = plait_check_deadlock(spec, (const struct plait_plan *const *)plans, nrank,
-                                                          (const uint32_t *const *)nodes, PLAIT_WINDOW, NULL);
-
-    *out = status == PLAIT_OK;
-    return status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
-}
-
 static enum plait_status prove(struct plait_plan *const *plans, const char *spec, uint32_t nrank,
                                enum plait_fusing fusing, bool *out)
 {
@@ -38,9 +28,11 @@ static enum plait_status prove(struct plait_plan *const *plans, const char *spec
     for (uint32_t r = 0; status == PLAIT_OK && r < nrank; r++)
         status = plait_fuse(plans[r], fusing, nodes[r]);
     if (status == PLAIT_OK)
-        status = plait_prove_waits(plans, nodes, spec, nrank, out);
+        status = plait_check_deadlock(spec, (const struct plait_plan *const *)plans, nrank,
+                                      (const uint32_t *const *)nodes, PLAIT_WINDOW, NULL);
+    *out = status == PLAIT_OK;
     plait_scratch_free(&arrays);
-    return status;
+    return status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
 }
 
 /* ---- The hash ------------------------------------------------------------------------------------ */

@@ -97,8 +97,7 @@ static enum plait_status grow_lists(struct plait_comm *comm, struct plait_slice 
     if (f->capacity == n && f->nstage == nstage)
         return PLAIT_OK;
     comm->stats.allocations++;
-    const void **message =
-        malloc(n * (sizeof *f->message + 4 * sizeof *f->ready + sizeof *f->pending) + nstage * sizeof *f->staged);
+    const void **message = malloc(n * (sizeof *f->message + 5 * sizeof *f->ready) + nstage * sizeof *f->staged);
     if (message == NULL)
         return plait_fail_memory("out of memory to run a plan of %u steps", p->ninstr);
     free(f->message);
@@ -107,7 +106,7 @@ static enum plait_status grow_lists(struct plait_comm *comm, struct plait_slice 
     f->receiving = f->ready + n;
     f->sending = f->receiving + n;
     f->blocked = f->sending + n;
-    f->pending = (uint16_t *)(f->blocked + n);
+    f->pending = f->blocked + n;
     f->staged = (bool *)(f->pending + n);
     f->capacity = n;
     f->nstage = nstage;

@@ -347,7 +347,7 @@ struct plait_slice {
 
     /* [capacity] instructions each, in one allocation that begins with `message`. */
     uint32_t capacity, nstage;
-    uint16_t *pending;    /* unfinished dependencies */
+    uint32_t *pending;    /* unfinished dependencies */
     const void **message; /* borrowed RECV: the bytes in the sender's memory */
     uint32_t *ready;      /* instructions to start, in the order in which they became ready */
     uint32_t first_ready, end_ready;
