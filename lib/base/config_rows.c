@@ -177,8 +177,7 @@ const struct plait_config_row plait_config_rows[] = {
       "spread over the host's in the order of its ranks; a rank that its launcher has bound stays so; none: as it is",
       FIELD(bind), .words = "none, core, cache or package" },
     { "PLAIT_CALIBRATE", "1",
-      "1: the first comm of a process times copies (at most 20 ms), to choose copy modes and algorithms; 0: "
-      "built-in speeds",
+      "1: the first comm of a process times copies (at most 20 ms), to choose copy modes; 0: built-in ones",
       FIELD(calibrate), .words = "0 or 1" },
     { "PLAIT_CHECK", "0", "1: prove every plan, and what it is bound to, before its first run", FIELD(check),
       .words = "0 or 1" },

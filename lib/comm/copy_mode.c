@@ -26,9 +26,7 @@
 #define SPINS        64  /* turns between two looks at the clock, about 2 us */
 #define GAIN         0.9 /* streaming stores must be so much faster: they empty caches that others use */
 
-#define MOST_RATE   1000000 /* MB/s: what is faster was not timed rightly */
-#define MEETINGS    8       /* of these the fastest counts */
-#define PER_MEETING 32
+#define MOST_RATE 1000000 /* MB/s: what is faster was not timed rightly */
 
 /* A size in the middle of each class, and how often it is exchanged in each mode: a few ms in all on a slow machine. */
 static const struct {
@@ -180,22 +178,6 @@ static double least_of(const double t[PLAIT_NCOPY])
     return least;
 }
 
-/* The time in which the ranks meet, as flags take it; 0: they share a processor, or the other does not come. */
-static uint32_t time_latency(struct side *s)
-{
-    double least = 0;
-
-    for (unsigned i = 0; i < MEETINGS; i++) {
-        const double start = plait_clock();
-        for (unsigned n = 0; n < PER_MEETING; n++)
-            if (!meet(s))
-                return 0;
-        const double took = (plait_clock() - start) / PER_MEETING;
-        least = least == 0 || took < least ? took : least;
-    }
-    return share_processor(s) ? 0 : (uint32_t)(1e9 * least);
-}
-
 /* Sizes that were not timed are treated as the next smaller one. False: no size was timed. */
 static bool time_all(struct side *s, struct plait_copies *out)
 {
@@ -204,7 +186,6 @@ static bool time_all(struct side *s, struct plait_copies *out)
 
     *out = built_in;
     out->calibrated = true;
-    out->latency = time_latency(s);
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
         double t[PLAIT_NCOPY] = { 0 };
         goes_on = goes_on && try_size(s, k, single, t);

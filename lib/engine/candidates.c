@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "candidates.h"
+#include "model.h"
 
 #include "base/log.h"
 #include "base/status.h"

@@ -2,11 +2,8 @@
 /* plait_comm_choose(), plait_choose(): what would run, and why, in a comm or without one. */
 #include "select.h"
 
-#include "candidates.h"
-
 #include "base/status.h"
 #include "comm/comm.h"
-#include "machine/tuned.h"
 #include "operation/arguments.h"
 
 #include <plait/topology.h>
@@ -73,24 +70,6 @@ static uint32_t most_of_a_node(const struct plait_shape *shape)
     return shape->node != NULL ? most : shape->nrank;
 }
 
-/* As rank 0 of a comm does. */
-static enum plait_status use_tuning(const struct plait_config *config, const struct plait_shape *shape,
-                                    bool oversubscribed, struct plait_model *model)
-{
-    const struct plait_copies speeds = plait_copies_known(config->calibrate);
-    char path[PLAIT_TUNING_PATH];
-    struct plait_tuning tuning;
-    uint32_t each;
-
-    plait_tuning_take(config->tuning, path, &tuning);
-    const uint32_t hosts = plait_model_hosts(model, &each);
-    plait_tuning_keep(&tuning, hosts, each, oversubscribed);
-    plait_model_check(model, shape, path, &tuning);
-    const enum plait_status status = plait_model_use(model, &speeds, &tuning);
-    plait_tuning_finish(&tuning);
-    return status;
-}
-
 /* Checks the arguments, and sets collective, root and form in *runs as the plan runs. nrank: of the comm. */
 static enum plait_status check(const char *function, const struct plait_kernels *kernels,
                                const struct plait_shape *shape, uint32_t nrank, size_t count, enum plait_dtype type,
@@ -151,6 +130,8 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     struct plait_config config;
     const struct plait_alg *const *algorithms;
     struct plait_topology topology;
+    struct plait_tuning tuning;
+    char path[PLAIT_TUNING_PATH];
     enum plait_status status;
 
     if (shape == NULL || out == NULL)
@@ -180,9 +161,9 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     status = plait_model_create(&o, &w.model);
     if (status != PLAIT_OK)
         return status;
-    status = use_tuning(&config, shape, w.oversubscribed, w.model);
-    if (status == PLAIT_OK)
-        status = select_and_explain(&runs, count, type, &w, out);
+    plait_model_tune(w.model, config.tuning, shape, w.oversubscribed, path, &tuning);
+    plait_model_use(w.model, &tuning);
+    status = select_and_explain(&runs, count, type, &w, out);
     plait_model_destroy(w.model);
     return status;
 }

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "model.h"
 
-#include "candidates.h"
-#include "model_machine.h"
-
 #include "base/log.h"
 #include "base/status.h"
 #include "plan/plan_check.h"
@@ -14,10 +11,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SMALLEST  6 /* logarithms of the first and last class's size: 64 bytes, 64 MiB */
-#define LARGEST   26
-#define TIMED     22      /* longer vectors are timed as if they had 4 MiB: they have more slices of the same size */
-#define MOST_RATE 1000000 /* MB/s */
+#define SMALLEST 6 /* logarithms of the first and last class's size: 64 bytes, 64 MiB */
+#define LARGEST  26
+#define TIMED    22 /* longer vectors are timed as if they had 4 MiB: they have more slices of the same size */
+
+/*
+ * Built-in speeds. Between ranks that share memory: an operation of the engine on a processor of 2023. Between hosts:
+ * TCP on a network of 10 Gbit/s. If ranks share processors, the receiver's turn comes after those of others.
+ */
+#define HOST_LATENCY  400
+#define HOST_OVERHEAD 250
+#define HOST_TURN     2500
+#define HOST_COPY     UINT64_C(20000000000)
+#define HOST_REDUCE   (HOST_COPY / 10 * 7) /* a copy touches two vectors, a sum three */
+#define NET_LATENCY   20000
+#define NET_OVERHEAD  5000
+#define NET_RATE      UINT64_C(1200000000)
+#define GPU_LATENCY   3000
+#define GPU_OVERHEAD  4000
+#define GPU_RATE      UINT64_C(200000000000)
+#define GPU_MEMORY    UINT64_C(1000000000000)
 
 /* Picks are made as they are needed. */
 struct kept {
@@ -31,61 +44,171 @@ struct kept {
 struct plait_model {
     const struct plait_alg *const *algorithms;
     uint32_t nrank;
-    struct plait_model_machine machine;
+    uint32_t *place;        /* [nrank] of the rank in the machine, rack by rack and host by host */
+    uint32_t nhost, each;   /* each: the most ranks of a host */
+    uint32_t nrack, beside; /* beside: the most hosts of a rack */
+    uint32_t processors;    /* of a host; 0: as many as ranks */
+    size_t cache;
+    struct plait_pace pace;
+    struct plait_tuned_link net, uplink; /* measured between hosts, and between racks; bandwidth 0: not */
     size_t nrow;
     struct plait_tuned_choice *rows; /* [nrow] measured, by collective and memory, then by size */
     pthread_mutex_t lock;
     struct kept *kept;
 };
 
+/* ---- The machine ------------------------------------------------------------------------------------------- */
+
+/* Places of ranks in their hosts: in *each of them, the most that a host has. Returns the number of hosts. */
+static uint32_t count_hosts(const struct plait_model_options *o, uint32_t *place, uint32_t *each)
+{
+    uint32_t nhost = 0;
+
+    *each = 0;
+    for (uint32_t r = 0; r < o->nrank; r++) {
+        uint32_t before = r; /* the rank before this one on the same host */
+        while (o->node != NULL && before > 0 && o->node[before - 1] != o->node[r])
+            before--;
+        nhost += before == 0;
+        place[r] = before > 0 ? place[before - 1] + 1 : 0;
+        *each = place[r] + 1 > *each ? place[r] + 1 : *each;
+    }
+    return nhost;
+}
+
+/* The outermost level of the comm, if its units have several hosts each; NULL: there are no racks. */
+static const uint32_t *find_racks(const struct plait_model_options *o)
+{
+    const uint32_t *rack = o->nlevel > 0 ? o->level + (size_t)(o->nlevel - 1) * o->nrank : NULL;
+
+    for (uint32_t r = 1; rack != NULL && o->node != NULL && r < o->nrank; r++)
+        for (uint32_t k = 0; k < r; k++)
+            if (rack[k] == rack[r] && o->node[k] != o->node[r])
+                return rack;
+    return NULL;
+}
+
+/*
+ * From places in hosts to places in the machine, rack by rack.
+ *
+ * hosts  [nrank] scratch: of each rack, its hosts so far
+ */
+static void number_hosts(const struct plait_model_options *o, struct plait_model *m, uint32_t *hosts)
+{
+    const uint32_t *rack = find_racks(o);
+
+    m->nrack = m->beside = 1;
+    for (int pass = 0; pass < 2 && o->node != NULL; pass++) {
+        memset(hosts, 0, o->nrank * sizeof *hosts);
+        for (uint32_t r = 0; r < o->nrank; r++) {
+            const uint32_t of = rack != NULL ? rack[r] : 0;
+            uint32_t before = r;
+            while (before > 0 && o->node[before - 1] != o->node[r])
+                before--;
+            if (pass == 1)
+                m->place[r] +=
+                    before > 0 ? m->place[before - 1] / m->each * m->each : (of * m->beside + hosts[of]) * m->each;
+            hosts[of] += before == 0;
+            m->nrack = of + 1 > m->nrack ? of + 1 : m->nrack;
+            m->beside = pass == 0 && hosts[of] > m->beside ? hosts[of] : m->beside;
+        }
+    }
+}
+
+/* A network with built-in speeds, or those that were measured. faster: so many times the built-in bandwidth */
+static struct plait_level network(const char *name, uint32_t children, const struct plait_tuned_link *measured,
+                                  uint32_t faster)
+{
+    const bool known = measured->bandwidth > 0;
+    struct plait_level l = { .children = children,
+                             .links = 1,
+                             .bandwidth = known ? measured->bandwidth : NET_RATE * faster,
+                             .latency = known ? measured->latency : NET_LATENCY,
+                             .overhead = known ? measured->overhead : NET_OVERHEAD };
+
+    snprintf(l.name, sizeof l.name, "%s", name);
+    return l;
+}
+
+/* Data in host memory. */
+static void describe(const struct plait_model *o, struct plait_machine *m)
+{
+    const bool crowded = o->processors > 0 && o->processors < o->each;
+
+    *m = (struct plait_machine){
+        .name = "model", .nlevel = 1, .copy = HOST_COPY, .reduce = HOST_REDUCE, .cache = o->cache
+    };
+    m->level[0] = (struct plait_level){ .name = "host",
+                                        .children = o->each,
+                                        .bandwidth = HOST_COPY,
+                                        .latency = crowded ? HOST_TURN * (o->each / o->processors) : HOST_LATENCY,
+                                        .overhead = HOST_OVERHEAD,
+                                        .processors = crowded ? o->processors : 0 };
+    if (plait_is_paced(&o->pace)) {
+        m->level[0].links = 1;
+        m->level[0].latency = o->pace.latency;
+        m->level[0].bandwidth = o->pace.bandwidth > 0 ? o->pace.bandwidth : HOST_COPY;
+    }
+    if (o->nhost > 1)
+        m->level[m->nlevel++] = network("network", o->beside, &o->net, 1);
+    if (o->nrack > 1)
+        m->level[m->nlevel++] = network("racks", o->nrack, &o->uplink, o->beside);
+}
+
+/* For data in GPUs' memory: processors only put the work on queues. */
+static void use_gpus(struct plait_machine *m)
+{
+    m->level[0].latency = GPU_LATENCY;
+    m->level[0].overhead = GPU_OVERHEAD;
+    m->level[0].bandwidth = GPU_RATE;
+    m->level[0].processors = 0;
+    m->copy = m->reduce = GPU_MEMORY;
+}
+
 /* ---- Life ------------------------------------------------------------------------------------------------ */
 
 enum plait_status plait_model_create(const struct plait_model_options *o, struct plait_model **out)
 {
     struct plait_model *m = calloc(1, sizeof *m);
+    uint32_t *place = malloc(o->nrank * sizeof *place), *hosts = malloc(o->nrank * sizeof *hosts);
 
-    if (m == NULL)
-        return plait_fail_memory("out of memory for the model of %u ranks", o->nrank);
-    const enum plait_status status = plait_model_machine_make(o, &m->machine);
-    if (status != PLAIT_OK) {
+    if (m == NULL || place == NULL || hosts == NULL) {
         free(m);
-        return status;
+        free(place);
+        free(hosts);
+        return plait_fail_memory("out of memory for the model of %u ranks", o->nrank);
     }
-    m->nrank = o->nrank;
-    m->algorithms = o->algorithms;
+    *m = (struct plait_model){ .algorithms = o->algorithms,
+                               .nrank = o->nrank,
+                               .place = place,
+                               .processors = o->processors,
+                               .cache = o->cache,
+                               .pace = o->pace };
+    m->nhost = count_hosts(o, place, &m->each);
+    number_hosts(o, m, hosts);
+    free(hosts);
     pthread_mutex_init(&m->lock, NULL);
     *out = m;
     return PLAIT_OK;
 }
 
-/* A row may come from another rank. */
-static void check_row(struct plait_tuned_choice *c)
+void plait_model_use(struct plait_model *m, struct plait_tuning *tuning)
 {
-    c->algorithm[sizeof c->algorithm - 1] = '\0';
-    c->next[sizeof c->next - 1] = '\0';
-}
-
-enum plait_status plait_model_use(struct plait_model *m, const struct plait_copies *speeds,
-                                  const struct plait_tuning *tuning)
-{
-    m->machine.speeds = *speeds;
-    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) /* they come from another rank */
-        m->machine.speeds.calibrated &= speeds->copy[k] > 0 && speeds->copy[k] <= MOST_RATE;
-    if (tuning == NULL)
-        return PLAIT_OK;
-    m->machine.net = tuning->link[PLAIT_LINK_HOSTS];
-    m->machine.uplink = tuning->link[PLAIT_LINK_RACKS];
-    if (tuning->nrow > 0 && (m->rows = malloc(tuning->nrow * sizeof *m->rows)) == NULL)
-        return plait_fail_memory("out of memory for %zu rows of a tuning file", tuning->nrow);
-    for (size_t i = 0; i < tuning->nrow; i++) {
-        m->rows[i] = tuning->rows[i];
-        check_row(&m->rows[i]);
-    }
+    m->net = tuning->link[PLAIT_LINK_HOSTS];
+    m->uplink = tuning->link[PLAIT_LINK_RACKS];
     m->nrow = tuning->nrow;
-    return PLAIT_OK;
+    m->rows = tuning->rows;
+    tuning->nrow = 0;
+    tuning->rows = NULL;
+    for (size_t i = 0; i < m->nrow; i++) /* they may come from another rank */
+        m->rows[i].algorithm[PLAIT_MAX_SPEC - 1] = m->rows[i].next[PLAIT_MAX_SPEC - 1] = '\0';
 }
 
-void plait_model_check(const struct plait_model *m, const struct plait_shape *of, const char *path,
+/*
+ * Rows whose algorithms do not fit a comm of this shape get the algorithm "", with a warning: for their sizes the model
+ * decides. A second algorithm that does not fit is left out.
+ */
+static void check_rows(const struct plait_model *m, const struct plait_shape *of, const char *path,
                        struct plait_tuning *t)
 {
     for (size_t i = 0; i < t->nrow; i++) {
@@ -107,10 +230,12 @@ void plait_model_check(const struct plait_model *m, const struct plait_shape *of
     }
 }
 
-uint32_t plait_model_hosts(const struct plait_model *m, uint32_t *each)
+void plait_model_tune(const struct plait_model *m, const char *setting, const struct plait_shape *shape,
+                      bool oversubscribed, char path[PLAIT_TUNING_PATH], struct plait_tuning *out)
 {
-    *each = m->machine.nhost * m->machine.each == m->nrank ? m->machine.each : 0;
-    return m->machine.nhost;
+    plait_tuning_take(setting, path, out);
+    plait_tuning_keep(out, m->nhost, m->nhost * m->each == m->nrank ? m->each : 0, oversubscribed);
+    check_rows(m, shape, path, out);
 }
 
 void plait_model_destroy(struct plait_model *m)
@@ -124,7 +249,7 @@ void plait_model_destroy(struct plait_model *m)
     }
     pthread_mutex_destroy(&m->lock);
     free(m->rows);
-    free(m->machine.place);
+    free(m->place);
     free(m);
 }
 
@@ -173,75 +298,22 @@ static void promote(struct plait_pick *pick, const char *spec, uint64_t ns)
     pick->candidates[0] = c;
 }
 
-/* Unless it is there. */
-static void append(struct plait_pick *pick, const struct plait_candidate *c)
-{
-    for (uint32_t i = 0; i < pick->n; i++)
-        if (strcmp(pick->candidates[i].algorithm, c->algorithm) == 0)
-            return;
-    if (pick->n < PLAIT_MOST_CANDIDATES)
-        pick->candidates[pick->n++] = *c;
-}
-
-/* The first candidate in which partial results travel or not, like in `alg`, comes first. */
-static void prefer_alike(const struct plait_model *model, const struct plait_shape *shape, const struct plait_alg *alg,
-                         struct plait_pick *pick)
-{
-    for (uint32_t i = 0; i < pick->n; i++) {
-        const struct plait_candidate c = pick->candidates[i];
-        struct plait_shape s = *shape;
-        const struct plait_alg *other;
-        if (plait_alg_find(model->algorithms, c.algorithm, &s, &other) != PLAIT_OK ||
-            other->no_partials != alg->no_partials)
-            continue;
-        promote(pick, c.algorithm, 0);
-        return;
-    }
-}
-
-/*
- * Time the candidates. Timed speeds differ from run to run, but the bits of a result must not. So built-in speeds
- * decide between the canonical order and others, and whether partial results travel: those of 16-bit types are rounded.
- * Timed ones decide among canonical algorithms that are alike. The others follow these.
- */
-static enum plait_status predict(const struct plait_model *model, const struct plait_shape *shape, bool canonical,
-                                 bool device, struct plait_pick *pick)
-{
-    const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
-    const struct plait_sim_options options = { .place = model->machine.place, .algorithms = model->algorithms };
-    struct plait_machine m;
-    struct plait_shape s = *shape;
-    const struct plait_alg *alg;
-
-    plait_model_machine_describe(&model->machine, device, &m);
-    enum plait_status status = plait_candidates_time(&m, &options, shape, canonical, pick);
-
-    pick->why = "the fastest by the model of the machine, with built-in speeds";
-    if (status == PLAIT_OK)
-        status = plait_alg_find(model->algorithms, pick->candidates[0].algorithm, &s, &alg);
-    if (status != PLAIT_OK || device || !model->machine.speeds.calibrated || (combines && !alg->canonical))
-        return status;
-    plait_model_machine_use_timed(&model->machine, pick->bytes, &m);
-    const struct plait_pick first = *pick;
-    *pick = (struct plait_pick){ .bytes = first.bytes,
-                                 .why = "the fastest by the model of the machine, with the speeds of rank 0's host" };
-    status = plait_candidates_time(&m, &options, shape, combines, pick);
-    for (uint32_t i = 0; status == PLAIT_OK && i < first.n; i++)
-        append(pick, &first.candidates[i]);
-    if (status == PLAIT_OK && combines)
-        prefer_alike(model, shape, alg, pick);
-    return status;
-}
-
 /* Make the pick of a class. */
 static enum plait_status make_pick(const struct plait_model *model, const struct plait_shape *shape, uint32_t class,
                                    bool canonical, bool device, struct plait_pick *pick)
 {
+    const struct plait_sim_options options = { .place = model->place, .algorithms = model->algorithms };
     const struct plait_tuned_choice *row;
+    struct plait_machine m;
     enum plait_status status = find_row(model, shape, (size_t)1 << (class + SMALLEST), canonical, device, &row);
 
-    if (status == PLAIT_OK)
-        status = predict(model, shape, canonical, device, pick);
+    if (status != PLAIT_OK)
+        return status;
+    describe(model, &m);
+    if (device)
+        use_gpus(&m);
+    pick->why = "the fastest by the model of the machine";
+    status = plait_candidates_time(&m, &options, shape, canonical, pick);
     if (status != PLAIT_OK || row == NULL)
         return status;
     if (row->next[0] != '\0')
@@ -288,7 +360,7 @@ static enum plait_status keep(struct plait_model *model, const struct plait_shap
 enum plait_status plait_model_pick(struct plait_model *model, const struct plait_shape *shape, size_t bytes,
                                    bool canonical, bool device, const struct plait_pick **out)
 {
-    const bool alike = model->machine.nhost == 1 && plait_is_of_library(model->algorithms[0]); /* all roots are */
+    const bool alike = model->nhost == 1 && plait_is_of_library(model->algorithms[0]); /* all roots are */
     struct plait_shape s = { .coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll,
                              .nrank = shape->nrank,
                              .root = alike ? 0 : shape->root,

@@ -12,8 +12,7 @@
 #define PLAIT_LIB_ENGINE_MODEL_H
 
 #include "base/config.h"
-#include "comm/copy_mode.h"
-#include "plugin/tuning.h"
+#include "machine/tuned.h"
 
 #include <plait/comm.h>
 #include <plait/plan.h>
@@ -45,25 +44,20 @@ enum plait_status plait_model_create(const struct plait_model_options *options, 
 void plait_model_destroy(struct plait_model *model);
 
 /*
- * Sets the measured speeds of ranks that share memory. Before this call, or if `speeds` was not calibrated, the model
- * uses built-in ones.
- *
- * tuning  what was measured on this kind of machine, for a comm like this one (machine/tuned.h): it decides for the
- *         collectives and sizes that it has. Copied. NULL: nothing
- * Errors: PLAIT_ERR_NOMEM
+ * What was measured on this kind of machine, for a comm like this one, decides for the collectives and sizes that it
+ * has; measured links replace built-in ones. The model takes the rows.
  */
-enum plait_status plait_model_use(struct plait_model *model, const struct plait_copies *speeds,
-                                  const struct plait_tuning *tuning);
+void plait_model_use(struct plait_model *model, struct plait_tuning *tuning);
 
 /*
- * Rows whose algorithms do not fit a comm of this shape get the algorithm "", with a warning that names `path`: for
- * their sizes the model decides. A second algorithm that does not fit is left out.
+ * As rank 0 of a comm of this shape: load the tuning file that counts (machine/tuned.h), and keep the rows that count.
+ * Rows whose algorithms do not fit the shape get the algorithm "", with a warning that names the file: for their sizes
+ * the model decides.
+ *
+ * path  gets the file's name; "": there is none, and *out is empty
  */
-void plait_model_check(const struct plait_model *model, const struct plait_shape *shape, const char *path,
-                       struct plait_tuning *tuning);
-
-/* Hosts of the model, and ranks of each; *each 0: unequal. */
-uint32_t plait_model_hosts(const struct plait_model *model, uint32_t *each);
+void plait_model_tune(const struct plait_model *model, const char *setting, const struct plait_shape *shape,
+                      bool oversubscribed, char path[PLAIT_TUNING_PATH], struct plait_tuning *out);
 
 /*
  * The fastest of the library's algorithms, the users' and the caller's.
@@ -76,5 +70,32 @@ uint32_t plait_model_hosts(const struct plait_model *model, uint32_t *each);
  */
 enum plait_status plait_model_pick(struct plait_model *model, const struct plait_shape *shape, size_t bytes,
                                    bool canonical, bool device, const struct plait_pick **out);
+
+/* ---- candidates.c: the algorithms that may run a collective, and how long the simulator says that each takes ---- */
+
+/*
+ * Find an algorithm by its spec, as plait_alg_find() does, if the library may choose it by itself.
+ *
+ * shape      vform: only if each of its messages is a whole block. It is out of place
+ * canonical  only if it combines in the canonical order
+ * Errors: PLAIT_ERR_NOMEM; others: it may not, or there is none
+ */
+enum plait_status plait_candidate_find(const struct plait_alg *const *algorithms, const char *spec,
+                                       struct plait_shape *shape, bool canonical, const struct plait_alg **out);
+
+/* May blocks differ in size? Errors: PLAIT_ERR_CONFIG (no), PLAIT_ERR_NOMEM. */
+enum plait_status plait_moves_whole_blocks(const struct plait_alg *alg, const struct plait_shape *shape);
+
+/*
+ * Time the candidates for out->bytes, those first that may be the fastest. Claims leave out what cannot be, and price
+ * what has too many messages to simulate.
+ *
+ * options    place and algorithms
+ * canonical  only those that combine in the canonical order
+ * out        gets the candidates, the best first
+ * Errors: PLAIT_ERR_NOMEM, PLAIT_ERR_CONFIG (none fits)
+ */
+enum plait_status plait_candidates_time(const struct plait_machine *machine, const struct plait_sim_options *options,
+                                        const struct plait_shape *shape, bool canonical, struct plait_pick *out);
 
 #endif

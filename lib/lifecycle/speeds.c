@@ -4,7 +4,6 @@
 #include "base/status.h"
 #include "engine/model.h"
 #include "failure/failure.h"
-#include "machine/tuned.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +40,7 @@ static void take_copies(struct plait_comm *comm, uint32_t first, const struct pl
         memcpy(comm->copies.modes, tuning->copies, sizeof comm->copies.modes);
     if (!comm->copies.calibrated && comm->config.calibrate && comm->nprocess > 0 && comm->rank == first)
         plait_comm_log(comm, PLAIT_LOG_INFO,
-                       "copies were not timed, as the processors were busy; built-in speeds and copy modes are used");
+                       "copies were not timed, as the processors were busy; built-in copy modes are used");
     for (struct plait_copy_modes *m = comm->copies.modes; m < comm->copies.modes + PLAIT_COPY_CLASSES; m++) {
         if (comm->processors > 0)
             m->other = PLAIT_COPY_STAGED;
@@ -81,17 +80,12 @@ static void load_tuning(const struct plait_comm *comm, struct shown *shown)
         .nrank = comm->nrank, .node = comm->node, .nlevel = comm->nlevel, .level = comm->level
     };
     char path[PLAIT_TUNING_PATH];
-    uint32_t each;
 
-    plait_tuning_take(comm->config.tuning, path, &shown->tuning);
+    plait_model_tune(comm->model, comm->config.tuning, &shape, comm->processors > 0, path, &shown->tuning);
     shown->tuned = path[0] != '\0';
-    if (!shown->tuned)
-        return;
-    const uint32_t hosts = plait_model_hosts(comm->model, &each);
-    plait_tuning_keep(&shown->tuning, hosts, each, comm->processors > 0);
-    plait_model_check(comm->model, &shape, path, &shown->tuning);
-    plait_comm_log(comm, PLAIT_LOG_INFO, "algorithms are chosen by %s (%s, %s)", path, shown->tuning.processor,
-                   shown->tuning.date);
+    if (shown->tuned)
+        plait_comm_log(comm, PLAIT_LOG_INFO, "algorithms are chosen by %s (%s, %s)", path, shown->tuning.processor,
+                       shown->tuning.date);
 }
 
 /* All ranks use rank 0's tuning. */
@@ -112,7 +106,7 @@ static enum plait_status share_tuning(struct plait_comm *comm, struct plait_boot
     if (n > 0)
         status = plait_bootstrap_broadcast(boot, status, tuning->rows, n * sizeof *tuning->rows);
     if (status == PLAIT_OK)
-        status = plait_model_use(comm->model, &zero->copies, tuning);
+        plait_model_use(comm->model, tuning);
     return plait_bootstrap_agree(boot, status);
 }
 
@@ -132,8 +126,7 @@ enum plait_status plait_speeds_agree(struct plait_comm *comm, struct plait_boots
     status = plait_bootstrap_allgather(boot, status, &own, sizeof own, all);
     if (status == PLAIT_OK) {
         take_copies(comm, first, &all[first].copies, &all[0].tuning);
-        status = all[0].tuned ? share_tuning(comm, boot, &all[0], &own.tuning)
-                              : plait_model_use(comm->model, &all[0].copies, NULL);
+        status = all[0].tuned ? share_tuning(comm, boot, &all[0], &own.tuning) : PLAIT_OK;
     }
     plait_tuning_finish(&own.tuning);
     free(all);
