@@ -19,7 +19,7 @@ struct binder {
     struct plait_prog *prog;
     uint32_t *instr;            /* [nstep] instruction of each step, borrowed RECVs and roots included */
     uint32_t *written;          /* [places] 1 + the step that last wrote the place so far; 0: none */
-    uint32_t *sent, *earlier;   /* [places], [nstep] 1 + the last SEND from the place; the one before a SEND; 0: none */
+    uint32_t *sent;             /* [places] 1 + the last SEND from the place so far; 0: none */
     uint32_t *writer[2];        /* [nstep] the step whose value is operand a, b; or NONE */
     const unsigned char *kinds; /* [nstep] PLAIT_VALUE_*; NULL: not asked for */
     bool wide;                  /* keep partial sums in fp32 */
@@ -79,40 +79,20 @@ static void add_operands(struct binder *b, struct plait_instr *in, uint32_t root
     }
 }
 
-/* The version of a span is the last write to any of its blocks: equal versions, equal data. */
-static uint32_t version_of(const struct binder *b, struct plait_span span, uint32_t nblk)
-{
-    uint32_t newest = 0;
-
-    for (uint32_t k = 0; k < nblk; k++) {
-        const uint32_t v = *written_at(b, span, k);
-        newest = v > newest ? v : newest;
-    }
-    return newest;
-}
-
-/* Place a SEND's staged copy: an earlier SEND of the same blocks in the same version shares its copy. */
-static void place_stage(struct binder *b, uint32_t step, uint32_t *version)
+/* Place a SEND's staged copy: the last SEND of the same blocks, if none was written since, shares its copy. */
+static void place_stage(struct binder *b, uint32_t step)
 {
     const struct plait_step *s = &b->plan->step[step];
     struct plait_prog *p = b->prog;
     struct plait_instr *in = &p->instrs[b->instr[step]];
+    uint32_t *sent = &b->sent[plait_place(&b->geometry, b->plan->inplace, s->a, 0)];
+    bool shared = s->a.buf != PLAIT_TMP && *sent > 0 && b->plan->step[*sent - 1].nblk == s->nblk;
 
-    version[step] = s->a.buf == PLAIT_TMP ? 0 : version_of(b, s->a, s->nblk);
-    if (s->a.buf != PLAIT_TMP) { /* TMP is library memory: rarely staged, so its copies are not shared */
-        uint32_t *sent = &b->sent[plait_place(&b->geometry, b->plan->inplace, s->a, 0)];
-        b->earlier[step] = *sent;
-        *sent = step + 1;
-    }
-    for (uint32_t i = b->earlier[step]; i > 0; i = b->earlier[i - 1]) {
-        const struct plait_step *e = &b->plan->step[i - 1];
-        if (e->a.buf == s->a.buf && e->nblk == s->nblk && version[i - 1] == version[step]) {
-            in->stage = p->instrs[b->instr[i - 1]].stage;
-            return;
-        }
-    }
-    in->stage = p->nstage;
-    p->nstage += s->nblk;
+    for (uint32_t k = 0; k < s->nblk; k++) /* TMP is library memory: rarely staged, so its copies are not shared */
+        shared = shared && *written_at(b, s->a, k) < *sent;
+    in->stage = shared ? p->instrs[b->instr[*sent - 1]].stage : p->nstage;
+    p->nstage += shared ? 0 : s->nblk;
+    *sent = step + 1;
 }
 
 static void note_write(struct binder *b, uint32_t step)
@@ -129,7 +109,7 @@ static void use_tmp(struct plait_prog *p, struct plait_span span, uint32_t nblk)
         p->ntmp = span.slot + nblk;
 }
 
-static void make_instrs(struct binder *b, uint32_t *version)
+static void make_instrs(struct binder *b)
 {
     struct plait_prog *p = b->prog;
 
@@ -157,7 +137,7 @@ static void make_instrs(struct binder *b, uint32_t *version)
         else if (s->verb != PLAIT_STEP_RECV)
             add_source(b, in, s->a, PLAIT_NONE, is_wide(b, b->writer[0][i]));
         if (s->verb == PLAIT_STEP_SEND)
-            place_stage(b, i, version);
+            place_stage(b, i);
         if (s->verb != PLAIT_STEP_SEND && !in->borrowed)
             use_tmp(p, s->dst, s->nblk);
         for (uint32_t k = 0; k < in->nsource; k++)
@@ -179,30 +159,6 @@ static void number_messages(struct binder *b)
         }
 }
 
-/* Is `dst` in OUT, and is the value that step `at` wrote there the last one? */
-static bool stays(const struct binder *b, struct plait_span dst, uint32_t nblk, uint32_t at)
-{
-    for (uint32_t k = 0; k < nblk; k++)
-        if (*written_at(b, dst, k) != at + 1)
-            return false;
-    return dst.buf == PLAIT_OUT;
-}
-
-/* The step that copies this step's TMP value to OUT, or NONE. */
-static uint32_t copied_by(const struct binder *b, uint32_t step)
-{
-    const struct plait_span from = b->plan->step[step].dst;
-
-    for (uint32_t i = step + 1; i < b->plan->nstep; i++) {
-        const struct plait_step *s = &b->plan->step[i];
-        if (s->verb == PLAIT_STEP_COPY && s->dst.buf == PLAIT_OUT && s->a.buf == PLAIT_TMP && s->a.slot == from.slot)
-            return i;
-        if (s->verb != PLAIT_STEP_SEND && s->dst.buf == PLAIT_TMP && s->dst.slot == from.slot)
-            break;
-    }
-    return PLAIT_NONE;
-}
-
 /*
  * Mark the REDUCEs that make results. `kinds` tells, from contributor sets. Large comms with a library algorithm have
  * no `kinds`: there a result is a value that OUT holds at the end, directly or as a copy. A test compares both rules
@@ -210,16 +166,17 @@ static uint32_t copied_by(const struct binder *b, uint32_t step)
  */
 static void mark_final(struct binder *b)
 {
-    for (uint32_t i = 0; i < b->plan->nstep; i++) {
-        const struct plait_step *s = &b->plan->step[i];
-        if (s->verb != PLAIT_STEP_REDUCE || is_inner(b, i))
-            continue;
-        if (b->kinds != NULL) {
+    const struct plait_step *steps = b->plan->step;
+
+    for (uint32_t i = 0; b->kinds != NULL && i < b->plan->nstep; i++)
+        if (steps[i].verb == PLAIT_STEP_REDUCE && !is_inner(b, i))
             b->prog->instrs[b->instr[i]].final = b->kinds[i] == PLAIT_VALUE_FINAL;
-            continue;
-        }
-        const uint32_t at = s->dst.buf == PLAIT_TMP ? copied_by(b, i) : i;
-        b->prog->instrs[b->instr[i]].final = at != PLAIT_NONE && stays(b, b->plan->step[at].dst, s->nblk, at);
+    for (uint32_t k = 0; b->kinds == NULL && k < b->geometry.out.nslot; k++) {
+        uint32_t from = writer_of(b, plait_out(k), 0);
+        if (from != PLAIT_NONE && steps[from].verb == PLAIT_STEP_COPY)
+            from = b->writer[0][from];
+        if (from != PLAIT_NONE && steps[from].verb == PLAIT_STEP_REDUCE)
+            b->prog->instrs[b->instr[from]].final = true;
     }
 }
 
@@ -286,7 +243,6 @@ static enum plait_status bind_plan(const struct plait_plan *plan, const uint32_t
                         .geometry = plait_plan_geometry(plan) };
     const size_t n = plan->nstep + 1;
     struct plait_scratch arrays = { 0 };
-    uint32_t *version = plait_scratch(&arrays, n, sizeof *version);
     enum plait_status status;
 
     b.instr = plait_scratch(&arrays, n, sizeof *b.instr);
@@ -294,14 +250,13 @@ static enum plait_status bind_plan(const struct plait_plan *plan, const uint32_t
     b.writer[1] = plait_scratch(&arrays, n, sizeof *b.writer[1]);
     b.written = plait_scratch(&arrays, plait_nplace(plan), sizeof *b.written);
     b.sent = plait_scratch(&arrays, plait_nplace(plan), sizeof *b.sent);
-    b.earlier = plait_scratch(&arrays, n, sizeof *b.earlier);
     p->instrs = calloc(n, sizeof *p->instrs);
     p->sources = calloc(2 * n, sizeof *p->sources);
     p->ndeps = calloc(n, sizeof *p->ndeps);
     p->nsend = calloc(plan->nrank, sizeof *p->nsend);
     p->nrecv = calloc(plan->nrank, sizeof *p->nrecv);
     if (!arrays.failed && p->instrs && p->sources && p->ndeps && p->nsend && p->nrecv) {
-        make_instrs(&b, version);
+        make_instrs(&b);
         number_messages(&b);
         mark_final(&b);
         status = reverse_deps(&b);
