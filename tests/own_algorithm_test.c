@@ -160,7 +160,7 @@ static void a_peer_that_is_no_rank_is_refused_whatever_its_number(void **state)
         const struct plait_alg a = { .name = "a", .preset = &peers[i], .emit = emit_to };
         struct plait_plan *plan = NULL;
         assert_int_equal(plait_plan_emit(&a, &shape, 0, &plan), PLAIT_ERR_PLAN);
-        assert_non_null(strstr(plait_last_error(), "the peer of a move"));
+        assert_non_null(strstr(plait_last_error(), "peer"));
     }
 }
 

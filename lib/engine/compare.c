@@ -86,9 +86,8 @@ static bool may_read(const struct comparison *c, uint32_t i, const struct plait_
                c->prog->instrs[s->borrowed].wide == s->wide;
     if (!has_room(c, s->span, in->nblk))
         return false;
-    if (in->verb == PLAIT_STEP_REDUCE
-            ? plait_overlaps_shifted(&c->geometry, c->plan->inplace, in->dst, s->span, in->nblk)
-            : s->wide != in->wide)
+    if (in->verb == PLAIT_STEP_REDUCE ? plait_overlaps(c->plan, &c->geometry, in->dst, s->span, in->nblk, true)
+                                      : s->wide != in->wide)
         return false;
     for (uint32_t j = i + 1; j-- > 0;) {
         const struct plait_step *t = &c->plan->step[j];

@@ -166,19 +166,6 @@ static bool is_guarded(const struct fuser *f, struct plait_span span, uint32_t n
     return false;
 }
 
-bool plait_overlaps_shifted(const struct plait_geometry *g, bool inplace, struct plait_span x, struct plait_span y,
-                            uint32_t n)
-{
-    const uint32_t first = plait_place(g, inplace, x, 0); /* a REDUCE writes OUT or TMP, whose places are consecutive */
-
-    for (uint32_t k = 0; k < n; k++) {
-        const uint32_t at = plait_place(g, inplace, y, k) - first;
-        if (at < n && at != k)
-            return true;
-    }
-    return false;
-}
-
 /*
  * May all REDUCEs of the tree run together at the root's place in the program? They read until then, and the result is
  * written element by element while operands are read. So no step before the root may overwrite an operand or value of
@@ -197,7 +184,7 @@ static bool may_run_at_root(struct fuser *f, uint32_t first, uint32_t root)
             const uint32_t from = f->operand[k][i];
             const bool read = from == PLAIT_NONE || f->node[from] != root;
             guard(f, operand, s[i].nblk, root);
-            if (read && plait_overlaps_shifted(&f->geometry, f->plan->inplace, s[root].dst, operand, s[i].nblk))
+            if (read && plait_overlaps(f->plan, &f->geometry, s[root].dst, operand, s[i].nblk, true))
                 return false;
         }
         if (inside && i < root)

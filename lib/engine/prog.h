@@ -20,12 +20,6 @@
 
 enum plait_fusing { PLAIT_FUSE_NONE, PLAIT_FUSE_LOCAL, PLAIT_FUSE_PROVED };
 
-/*
- * Do two spans of n slots overlap, but shifted? Then a REDUCE must not read one of them while it writes the other.
- */
-bool plait_overlaps_shifted(const struct plait_geometry *g, bool inplace, struct plait_span x, struct plait_span y,
-                            uint32_t n);
-
 struct plait_source { /* an operand */
     struct plait_span span;
     uint32_t borrowed; /* the RECV whose message is read in place, or PLAIT_NONE */

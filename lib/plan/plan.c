@@ -35,24 +35,23 @@ struct plait_builder {
     const struct plait_shape *shape;
     struct plait_geometry geometry;
     const struct plait_plan *as; /* instead of the moves, or NULL */
-    uint32_t rank, nblk, ntmp, lane, nlane;
+    uint32_t lane;
     enum plait_status status;
 
     struct slot *slots; /* OUT, then IN (unused where a slot of IN aliases one of OUT), then TMP */
     struct reader *readers;
     uint32_t nreader;
     struct plait_step *steps;
-    uint32_t nstep;
     uint32_t *deps;
-    uint32_t ndep;
     size_t cslot, creader, cstep, cdep; /* capacities */
+    struct plait_plan head;             /* last member: it ends in a flexible array, which stays empty */
 };
 
 static void fail(struct plait_builder *b, const char *what)
 {
     if (b->status == PLAIT_OK)
         b->status = plait_fail(PLAIT_ERR_PLAN, "%s, %u ranks: rank %u step %u: %s", b->alg->name, b->shape->nrank,
-                               b->rank, b->nstep, what);
+                               b->head.rank, b->head.nstep, what);
 }
 
 static void fail_count(struct plait_builder *b, const char *call, const char *what, uint64_t n)
@@ -70,16 +69,8 @@ static bool reserve(struct plait_builder *b, void **array, size_t n, size_t *cap
     const bool fits = plait_grow(array, n, capacity, size);
 
     if (!fits && b->status == PLAIT_OK)
-        b->status = plait_fail_memory("%s: out of memory for a plan of %u steps", b->alg->name, b->nstep);
+        b->status = plait_fail_memory("%s: out of memory for a plan of %u steps", b->alg->name, b->head.nstep);
     return fits;
-}
-
-static bool span_fits(const struct plait_builder *b, struct plait_span s, uint32_t nblk)
-{
-    const uint32_t nslot[] = {
-        [PLAIT_IN] = b->geometry.in.nslot, [PLAIT_OUT] = b->geometry.out.nslot, [PLAIT_TMP] = b->ntmp
-    };
-    return s.buf < PLAIT_NBUF && (uint64_t)s.slot + nblk <= nslot[s.buf];
 }
 
 static struct slot *slot_at(struct plait_builder *b, struct plait_span s, uint32_t i)
@@ -89,20 +80,18 @@ static struct slot *slot_at(struct plait_builder *b, struct plait_span s, uint32
 
 static bool same_place(struct plait_builder *b, struct plait_span x, struct plait_span y, uint32_t nblk)
 {
-    if (!span_fits(b, x, nblk) || !span_fits(b, y, nblk))
-        return false;
     for (uint32_t i = 0; i < nblk; i++)
         if (slot_at(b, x, i) != slot_at(b, y, i))
             return false;
-    return nblk > 0;
+    return true;
 }
 
 static void depend(struct plait_builder *b, uint32_t on)
 {
-    if (on == PLAIT_NONE || on == b->nstep)
+    if (on == PLAIT_NONE || on == b->head.nstep)
         return;
-    if (reserve(b, (void **)&b->deps, (size_t)b->ndep + 1, &b->cdep, sizeof *b->deps))
-        b->deps[b->ndep++] = on;
+    if (reserve(b, (void **)&b->deps, (size_t)b->head.ndep + 1, &b->cdep, sizeof *b->deps))
+        b->deps[b->head.ndep++] = on;
 }
 
 static void read_span(struct plait_builder *b, struct plait_span s, uint32_t nblk)
@@ -112,7 +101,7 @@ static void read_span(struct plait_builder *b, struct plait_span s, uint32_t nbl
         depend(b, slot->writer);
         if (!reserve(b, (void **)&b->readers, (size_t)b->nreader + 1, &b->creader, sizeof *b->readers))
             return;
-        b->readers[b->nreader] = (struct reader){ b->nstep, slot->reader };
+        b->readers[b->nreader] = (struct reader){ b->head.nstep, slot->reader };
         slot->reader = b->nreader++;
     }
 }
@@ -124,7 +113,7 @@ static void write_span(struct plait_builder *b, struct plait_span s, uint32_t nb
         depend(b, slot->writer);
         for (uint32_t r = slot->reader; r != PLAIT_NONE; r = b->readers[r].next)
             depend(b, b->readers[r].step);
-        *slot = (struct slot){ b->nstep, PLAIT_NONE };
+        *slot = (struct slot){ b->head.nstep, PLAIT_NONE };
     }
 }
 
@@ -145,51 +134,39 @@ uint32_t plait_tidy_deps(uint32_t *deps, uint32_t n)
     return kept;
 }
 
-static const char *as_lies_fault(const struct plait_builder *b, const struct plait_step *s)
-{
-    const bool tmp = (s->verb == PLAIT_STEP_SEND || s->dst.buf == PLAIT_TMP) &&
-                     (s->verb == PLAIT_STEP_RECV || s->a.buf == PLAIT_TMP);
-
-    if (b->geometry.kind == PLAIT_KIND_VECTOR)
-        return "blocks that differ in size cannot move as they lie";
-    return s->verb == PLAIT_STEP_REDUCE || !tmp ? "only moves between slots of TMP can be as they lie" : NULL;
-}
-
 static void add(struct plait_builder *b, struct plait_step step)
 {
     const struct plait_uses *uses = &plait_verb_uses[step.verb];
     const char *fault;
+    char text[128];
 
     if (b->status != PLAIT_OK)
         return;
-    if (b->nblk == 0)
+    if (b->head.nblk == 0)
         return fail(b, "a move before plait_blocks()");
-    if (step.blk == PLAIT_AS_LIES && (fault = as_lies_fault(b, &step)) != NULL)
-        return fail(b, fault);
-    if (step.nblk == 0 || (step.blk != PLAIT_AS_LIES && (uint64_t)step.blk + step.nblk > b->nblk))
-        return fail(b, "the blocks of a move are outside the vector");
-    if (step.verb <= PLAIT_STEP_RECV && ((uint32_t)step.peer >= b->shape->nrank || (uint32_t)step.peer == b->rank))
-        return fail(b, "the peer of a move is this rank or outside the comm");
-    if ((uses->dst && !span_fits(b, step.dst, step.nblk)) || (uses->a && !span_fits(b, step.a, step.nblk)) ||
-        (uses->b && !span_fits(b, step.b, step.nblk)))
-        return fail(b, "a span is outside its buffer");
-    if (!reserve(b, (void **)&b->steps, (size_t)b->nstep + 1, &b->cstep, sizeof *b->steps))
+    step.lane = (uint8_t)b->lane;
+    if ((fault = plait_step_fault(&b->head, &b->geometry, &step)) != NULL) {
+        snprintf(text, sizeof text, "it %s", fault);
+        return fail(b, text);
+    }
+    if (step.verb == PLAIT_STEP_COPY && same_place(b, step.dst, step.a, step.nblk))
+        return;
+    if (!reserve(b, (void **)&b->steps, (size_t)b->head.nstep + 1, &b->cstep, sizeof *b->steps))
         return;
 
-    step.lane = (uint8_t)b->lane;
-    step.dep0 = b->ndep;
+    step.dep0 = b->head.ndep;
     if (uses->a)
         read_span(b, step.a, step.nblk);
     if (uses->b)
         read_span(b, step.b, step.nblk);
     if (uses->dst)
         write_span(b, step.dst, step.nblk);
-    if (b->ndep > step.dep0)
-        b->ndep = step.dep0 + plait_tidy_deps(b->deps + step.dep0, b->ndep - step.dep0);
-    if (b->ndep - step.dep0 > UINT16_MAX)
+    if (b->head.ndep > step.dep0)
+        b->head.ndep = step.dep0 + plait_tidy_deps(b->deps + step.dep0, b->head.ndep - step.dep0);
+    if (b->head.ndep - step.dep0 > UINT16_MAX)
         return fail(b, "a step waits for more than 65535 others");
-    step.ndep = (uint16_t)(b->ndep - step.dep0);
-    b->steps[b->nstep++] = step;
+    step.ndep = (uint16_t)(b->head.ndep - step.dep0);
+    b->steps[b->head.nstep++] = step;
 }
 
 /* Appends n untouched slots to the `had` existing ones. */
@@ -205,29 +182,29 @@ void plait_blocks(struct plait_builder *b, uint32_t nblk, uint32_t ntmp)
 {
     if (b->status != PLAIT_OK)
         return;
-    if (b->nblk != 0)
+    if (b->head.nblk != 0)
         return fail(b, "plait_blocks() twice");
     if (nblk == 0 || nblk >= 1u << 30)
         return fail(b, "a plan has 1 to 2^30-1 blocks");
     if (ntmp > PLAIT_MOST_SLOTS)
         return fail_count(b, "plait_blocks()", "ntmp", ntmp);
-    b->geometry = plait_geometry_of(b->shape->coll, b->shape->nrank, b->shape->root, b->rank, nblk);
+    b->geometry = plait_geometry_of(b->shape->coll, b->shape->nrank, b->shape->root, b->head.rank, nblk);
     if (b->geometry.kind != PLAIT_KIND_VECTOR && nblk != plait_block_count(b->shape->coll, b->shape->nrank))
         return fail(b, "the collective has another number of blocks (plait_block_count)");
     if (b->geometry.kind == PLAIT_KIND_VECTOR && nblk > PLAIT_MOST_SLOTS)
         return fail_count(b, "plait_blocks()", "nblk of a vector", nblk);
-    b->nblk = nblk;
+    b->head.nblk = nblk;
     add_slots(b, 0, (size_t)b->geometry.out.nslot + b->geometry.in.nslot + ntmp);
-    b->ntmp = ntmp;
+    b->head.ntmp = ntmp;
 }
 
 uint32_t plait_slots(struct plait_builder *b, uint32_t n)
 {
-    const uint32_t first = b->ntmp;
+    const uint32_t first = b->head.ntmp;
 
     if (b->status != PLAIT_OK)
         return 0;
-    if (b->nblk == 0) {
+    if (b->head.nblk == 0) {
         fail(b, "plait_slots() before plait_blocks()");
         return 0;
     }
@@ -236,7 +213,7 @@ uint32_t plait_slots(struct plait_builder *b, uint32_t n)
         return 0;
     }
     add_slots(b, (size_t)b->geometry.out.nslot + b->geometry.in.nslot + first, n);
-    b->ntmp += n;
+    b->head.ntmp += n;
     return first;
 }
 
@@ -252,9 +229,7 @@ void plait_emit_recv(struct plait_builder *b, uint32_t peer, struct plait_span t
 
 void plait_emit_copy(struct plait_builder *b, struct plait_span to, struct plait_span from, uint32_t blk, uint32_t nblk)
 {
-    if (!same_place(b, to, from, nblk))
-        add(b,
-            (struct plait_step){ .verb = PLAIT_STEP_COPY, .peer = -1, .dst = to, .a = from, .blk = blk, .nblk = nblk });
+    add(b, (struct plait_step){ .verb = PLAIT_STEP_COPY, .peer = -1, .dst = to, .a = from, .blk = blk, .nblk = nblk });
 }
 
 void plait_emit_reduce(struct plait_builder *b, struct plait_span to, struct plait_span x, struct plait_span y,
@@ -269,8 +244,8 @@ void plait_lane(struct plait_builder *b, uint32_t lane)
     if (lane >= UINT8_MAX) /* plan->nlane is one byte */
         return fail(b, "more than 255 lanes");
     b->lane = lane;
-    if (lane >= b->nlane)
-        b->nlane = lane + 1;
+    if (lane >= b->head.nlane)
+        b->head.nlane = (uint8_t)(lane + 1);
 }
 
 void plait_emit_plan(struct plait_builder *b, const struct plait_plan *plan)
@@ -281,10 +256,8 @@ void plait_emit_plan(struct plait_builder *b, const struct plait_plan *plan)
         return;
     }
     for (uint32_t i = 0; i < plan->nstep; i++) {
-        const struct plait_step *s = &plan->step[i];
-        plait_lane(b, s->lane);
-        if (s->verb != PLAIT_STEP_COPY || !same_place(b, s->dst, s->a, s->nblk))
-            add(b, *s);
+        plait_lane(b, plan->step[i].lane);
+        add(b, plan->step[i]);
     }
 }
 
@@ -306,26 +279,6 @@ enum plait_status plait_plan_assemble(const struct plait_plan *head, const struc
     return PLAIT_OK;
 }
 
-static enum plait_status finish(const struct plait_builder *b, struct plait_plan **out)
-{
-    const struct plait_plan head = {
-        .nrank = b->shape->nrank,
-        .rank = b->rank,
-        .nblk = b->nblk,
-        .ntmp = b->ntmp,
-        .nstep = b->nstep,
-        .ndep = b->ndep,
-        .root = b->geometry.rooted ? b->shape->root : 0,
-        .coll = (uint8_t)b->shape->coll,
-        .inplace = b->shape->inplace,
-        .nlane = (uint8_t)b->nlane,
-        .version = PLAIT_PLAN_VERSION,
-    };
-
-    return b->as != NULL ? plait_plan_assemble(b->as, b->as->step, plait_plan_deps(b->as), out)
-                         : plait_plan_assemble(&head, b->steps, b->deps, out);
-}
-
 enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plait_shape *shape, uint32_t rank,
                                   struct plait_plan **out)
 {
@@ -342,13 +295,23 @@ enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plai
     if (rank >= shape->nrank)
         return plait_fail(PLAIT_ERR_ARG, "plait_plan_emit: rank is %u, but the shape has %u ranks", rank, shape->nrank);
     struct plait_shape own = *shape; /* in a rooted collective only the root has both buffers */
-    own.inplace &= !plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1).rooted || rank == shape->root;
-    struct plait_builder b = { .alg = alg, .shape = &own, .rank = rank, .nlane = 1 };
+    const bool rooted = plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1).rooted;
+    own.inplace &= !rooted || rank == shape->root;
+    struct plait_builder b = { .alg = alg,
+                               .shape = &own,
+                               .head = { .nrank = own.nrank,
+                                         .rank = rank,
+                                         .root = rooted ? own.root : 0,
+                                         .coll = (uint8_t)own.coll,
+                                         .inplace = own.inplace,
+                                         .nlane = 1,
+                                         .version = PLAIT_PLAN_VERSION } };
     alg->emit(alg, &b, &own, rank);
-    if (b.status == PLAIT_OK && b.nblk == 0)
+    if (b.status == PLAIT_OK && b.head.nblk == 0)
         fail(&b, "the algorithm never called plait_blocks()");
     if (b.status == PLAIT_OK)
-        b.status = finish(&b, out);
+        b.status = b.as != NULL ? plait_plan_assemble(b.as, b.as->step, plait_plan_deps(b.as), out)
+                                : plait_plan_assemble(&b.head, b.steps, b.deps, out);
     free(b.slots);
     free(b.readers);
     free(b.steps);

@@ -65,6 +65,13 @@ static inline size_t plait_nplace(const struct plait_plan *p)
     return (size_t)g.out.nslot + g.in.nslot + p->ntmp;
 }
 
+/*
+ * Does a step that writes n slots of `to` (OUT or TMP) overwrite what it reads from `from`? may_coincide: a REDUCE may
+ * write each slot over its own operand.
+ */
+bool plait_overlaps(const struct plait_plan *plan, const struct plait_geometry *g, struct plait_span to,
+                    struct plait_span from, uint32_t n, bool may_coincide);
+
 /* Make room for n elements in an array. False: out of memory. */
 static inline bool plait_grow(void **array, size_t n, size_t *capacity, size_t size)
 {

@@ -62,6 +62,10 @@ struct plait_block_text {
 };
 struct plait_block_text plait_block_text(const struct plait_step *step);
 
+/* Describes the error in a step, but for its dependencies; NULL: none. plan: reads nrank, rank, nblk, ntmp, nlane. */
+const char *plait_step_fault(const struct plait_plan *plan, const struct plait_geometry *g,
+                             const struct plait_step *step);
+
 /* The spans that a verb uses. */
 struct plait_uses {
     bool dst, a, b;

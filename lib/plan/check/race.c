@@ -31,7 +31,7 @@ struct race {
     const struct plait_plan *plan;
     const uint32_t *deps;
     struct plait_geometry geometry;
-    struct touch *touch; /* OUT, then TMP */
+    struct touch *touch; /* [places] */
     struct read *reads;
     struct need *needs;
     uint32_t nread, nneed;
@@ -48,22 +48,15 @@ static bool need(struct race *x, uint32_t step, struct plait_span span, uint32_t
     return true;
 }
 
-/* NULL for a slot of IN that does not alias OUT: it is never written, so it cannot race. */
 static struct touch *touch_at(const struct race *x, struct plait_span span, uint32_t i)
 {
-    uint32_t slot = span.slot + i;
-
-    if (span.buf == PLAIT_IN && (slot = plait_alias(&x->geometry, x->plan->inplace, slot)) == PLAIT_NONE)
-        return NULL;
-    return &x->touch[slot + (span.buf == PLAIT_TMP ? x->geometry.out.nslot : 0)];
+    return &x->touch[plait_place(&x->geometry, x->plan->inplace, span, i)];
 }
 
 static bool read_span(struct race *x, uint32_t step, struct plait_span span, uint32_t nblk)
 {
     for (uint32_t i = 0; i < nblk; i++) {
         struct touch *t = touch_at(x, span, i);
-        if (t == NULL)
-            continue;
         if (t->writer != PLAIT_NONE && !need(x, t->writer, span, i, true, false))
             return false;
         if (!plait_grow((void **)&x->reads, (size_t)x->nread + 1, &x->cread, sizeof *x->reads))
@@ -126,17 +119,22 @@ static const struct need *unordered(struct race *x, uint32_t step)
     return NULL;
 }
 
-/* Does s overwrite its own source? Allowed only for a REDUCE whose destination equals the source slot by slot. */
-static bool overlaps_itself(const struct race *x, const struct plait_step *s, struct plait_span from)
+bool plait_overlaps(const struct plait_plan *plan, const struct plait_geometry *g, struct plait_span to,
+                    struct plait_span from, uint32_t n, bool may_coincide)
 {
-    const struct touch *to = touch_at(x, s->dst, 0);
+    const uint32_t first = plait_place(g, plan->inplace, to, 0); /* the places of OUT and of TMP are consecutive */
 
-    for (uint32_t i = 0; i < s->nblk; i++) {
-        const struct touch *t = touch_at(x, from, i);
-        if (t != NULL && t >= to && t < to + s->nblk && (s->verb != PLAIT_STEP_REDUCE || t != to + i))
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t at = plait_place(g, plan->inplace, from, k) - first;
+        if (at < n && (at != k || !may_coincide))
             return true;
     }
     return false;
+}
+
+static bool overlaps_itself(const struct race *x, const struct plait_step *s, struct plait_span from)
+{
+    return plait_overlaps(x->plan, &x->geometry, s->dst, from, s->nblk, s->verb == PLAIT_STEP_REDUCE);
 }
 
 static enum plait_status check_step(struct race *x, uint32_t i)
@@ -168,7 +166,7 @@ static enum plait_status check_rank(struct race *x, const struct plait_plan *pla
     x->geometry = plait_plan_geometry(plan);
     x->deps = plait_plan_deps(plan);
     x->nread = 0;
-    for (uint32_t s = 0; s < x->geometry.out.nslot + plan->ntmp; s++)
+    for (size_t s = 0; s < plait_nplace(plan); s++)
         x->touch[s] = (struct touch){ PLAIT_NONE, PLAIT_NONE };
     for (uint32_t i = 0; i < plan->nstep; i++)
         x->mark[i] = 0;
@@ -186,8 +184,7 @@ enum plait_status plait_check_race(struct plait_checker *c)
 
     for (uint32_t r = 0; r < c->nrank; r++) {
         const struct plait_plan *p = c->plans[r];
-        const size_t n = (size_t)plait_plan_geometry(p).out.nslot + p->ntmp;
-        nslot = n > nslot ? n : nslot;
+        nslot = nslot > plait_nplace(p) ? nslot : plait_nplace(p);
         nstep = nstep > p->nstep ? nstep : p->nstep;
     }
     x.touch = plait_scratch(&arrays, nslot, sizeof *x.touch);

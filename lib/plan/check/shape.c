@@ -96,24 +96,21 @@ static const char *block_fault(const struct plait_plan *p, const struct plait_ge
                : NULL;
 }
 
-static const char *step_fault(const struct plait_plan *p, const struct plait_geometry *g, uint32_t i)
+const char *plait_step_fault(const struct plait_plan *p, const struct plait_geometry *g, const struct plait_step *s)
 {
-    const struct plait_step *s = &p->step[i];
+    const struct plait_uses *uses = &plait_verb_uses[s->verb < PLAIT_NVERB ? s->verb : 0];
     const char *fault;
 
     if (s->verb >= PLAIT_NVERB)
         return "has no verb";
     if (s->lane >= p->nlane)
         return "is on a lane that the plan does not have";
-    const struct plait_uses *uses = &plait_verb_uses[s->verb];
     if ((fault = block_fault(p, g, s)) != NULL || (fault = peer_fault(p, s)) != NULL ||
-        (fault = deps_fault(p, i)) != NULL || (fault = span_fault(p, g, s->dst, s->nblk, uses->dst)) != NULL ||
+        (fault = span_fault(p, g, s->dst, s->nblk, uses->dst)) != NULL ||
         (fault = span_fault(p, g, s->a, s->nblk, uses->a)) != NULL ||
         (fault = span_fault(p, g, s->b, s->nblk, uses->b)) != NULL)
         return fault;
-    if (uses->dst && s->dst.buf == PLAIT_IN)
-        return "writes the input";
-    return NULL;
+    return uses->dst && s->dst.buf == PLAIT_IN ? "writes the input" : NULL;
 }
 
 static const char *plan_fault(const struct plait_checker *c, const struct plait_plan *p, uint32_t rank)
@@ -161,7 +158,7 @@ enum plait_status plait_check_shape(struct plait_checker *c)
             return plait_check_fail(c, PLAIT_CHECK_SHAPE, "the plan of rank %u %s", r, fault);
         const struct plait_geometry g = plait_plan_geometry(p);
         for (uint32_t i = 0; i < p->nstep; i++)
-            if ((fault = step_fault(p, &g, i)) != NULL)
+            if ((fault = plait_step_fault(p, &g, &p->step[i])) != NULL || (fault = deps_fault(p, i)) != NULL)
                 return plait_check_fail(c, PLAIT_CHECK_SHAPE, "rank %u step %u (%s) %s", r, i,
                                         plait_block_text(&p->step[i]).s, fault);
         if (has_more_deps(p))
