@@ -285,6 +285,22 @@ static void a_receive_is_not_fused_into_what_waits_for_more(void **state)
     plans_free(&p);
 }
 
+/* The rest of the message is not what the REDUCE adds. */
+static void a_message_of_which_a_part_was_replaced_is_not_read_in_place(void **state)
+{
+    static const char *const texts[] = {
+        "2 2 1\nrecv tmp[0..1] from r1\nrecv tmp[1] from r1   after 0\n"
+        "reduce out[0..1] = in[0..1], tmp[0..1]   after 0, 1\n",
+        "2 2 1\nsend in[0..1] to r0\nsend in[1] to r0\n",
+    };
+    struct plans p = plans_read(texts, 2, false);
+    uint32_t node[3];
+
+    assert_int_equal(plait_fuse(p.plan[0], PLAIT_FUSE_PROVED, node), PLAIT_OK);
+    assert_int_equal(node[0], 0);
+    plans_free(&p);
+}
+
 /* ---- Bound plans that are wrong ------------------------------------------------------------------------- */
 
 enum damage {
@@ -580,6 +596,7 @@ int main(void)
         cmocka_unit_test(what_is_bound_is_what_was_proved),
         cmocka_unit_test(a_bound_plan_that_is_another_is_refused),
         cmocka_unit_test(a_receive_is_not_fused_into_what_waits_for_more),
+        cmocka_unit_test(a_message_of_which_a_part_was_replaced_is_not_read_in_place),
         cmocka_unit_test(results_are_known_without_contributor_sets),
         cmocka_unit_test(work_goes_with_each_slice_once_and_before_the_end),
     };

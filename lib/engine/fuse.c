@@ -28,26 +28,25 @@ static bool same_span(struct plait_span a, struct plait_span b)
     return a.buf == b.buf && a.slot == b.slot;
 }
 
-/* Note that `reader` reads TMP. Returns the step that wrote exactly this span, or NONE. */
+/* Note that `reader` reads TMP. Returns the step that wrote exactly this span, all of it still there, or NONE. */
 static uint32_t note_read(struct fuser *f, const uint32_t *writer, struct plait_span span, uint32_t nblk,
                           uint32_t reader)
 {
     const struct plait_step *s = f->plan->step;
-    uint32_t exact = PLAIT_NONE;
 
     if (span.buf != PLAIT_TMP)
         return PLAIT_NONE;
+    const uint32_t *w = &writer[span.slot];
+    bool exact =
+        w[0] != PLAIT_NONE && same_span(s[w[0]].dst, span) && s[w[0]].nblk == nblk && s[w[0]].blk == s[reader].blk;
     for (uint32_t i = 0; i < nblk; i++) {
-        const uint32_t w = writer[span.slot + i];
-        if (w == PLAIT_NONE)
+        exact &= w[i] == w[0];
+        if (w[i] == PLAIT_NONE)
             continue;
-        if (i == 0 || w != writer[span.slot + i - 1])
-            f->values[w].nreader++;
-        f->values[w].reader = reader;
-        if (i == 0 && same_span(s[w].dst, span) && s[w].nblk == nblk && s[w].blk == s[reader].blk)
-            exact = w;
+        f->values[w[i]].nreader += i == 0 || w[i] != w[i - 1];
+        f->values[w[i]].reader = reader;
     }
-    return exact;
+    return exact ? w[0] : PLAIT_NONE;
 }
 
 /* writer: [ntmp] room */
