@@ -42,14 +42,10 @@ struct kept {
 };
 
 struct plait_model {
-    const struct plait_alg *const *algorithms;
-    uint32_t nrank;
-    uint32_t *place;        /* [nrank] of the rank in the machine, rack by rack and host by host */
-    uint32_t nhost, each;   /* each: the most ranks of a host */
-    uint32_t nrack, beside; /* beside: the most hosts of a rack */
-    uint32_t processors;    /* of a host; 0: as many as ranks */
-    size_t cache;
-    struct plait_pace pace;
+    struct plait_model_options of;       /* its maps are read at creation only */
+    uint32_t *place;                     /* [nrank] of the rank in the machine, rack by rack and host by host */
+    uint32_t nhost, each;                /* each: the most ranks of a host */
+    uint32_t nrack, beside;              /* beside: the most hosts of a rack */
     struct plait_tuned_link net, uplink; /* measured between hosts, and between racks; bandwidth 0: not */
     size_t nrow;
     struct plait_tuned_choice *rows; /* [nrow] measured, by collective and memory, then by size */
@@ -133,21 +129,21 @@ static struct plait_level network(const char *name, uint32_t children, const str
 /* Data in host memory. */
 static void describe(const struct plait_model *o, struct plait_machine *m)
 {
-    const bool crowded = o->processors > 0 && o->processors < o->each;
+    const bool crowded = o->of.processors > 0 && o->of.processors < o->each;
 
     *m = (struct plait_machine){
-        .name = "model", .nlevel = 1, .copy = HOST_COPY, .reduce = HOST_REDUCE, .cache = o->cache
+        .name = "model", .nlevel = 1, .copy = HOST_COPY, .reduce = HOST_REDUCE, .cache = o->of.cache
     };
     m->level[0] = (struct plait_level){ .name = "host",
                                         .children = o->each,
                                         .bandwidth = HOST_COPY,
-                                        .latency = crowded ? HOST_TURN * (o->each / o->processors) : HOST_LATENCY,
+                                        .latency = crowded ? HOST_TURN * (o->each / o->of.processors) : HOST_LATENCY,
                                         .overhead = HOST_OVERHEAD,
-                                        .processors = crowded ? o->processors : 0 };
-    if (plait_is_paced(&o->pace)) {
+                                        .processors = crowded ? o->of.processors : 0 };
+    if (plait_is_paced(&o->of.pace)) {
         m->level[0].links = 1;
-        m->level[0].latency = o->pace.latency;
-        m->level[0].bandwidth = o->pace.bandwidth > 0 ? o->pace.bandwidth : HOST_COPY;
+        m->level[0].latency = o->of.pace.latency;
+        m->level[0].bandwidth = o->of.pace.bandwidth > 0 ? o->of.pace.bandwidth : HOST_COPY;
     }
     if (o->nhost > 1)
         m->level[m->nlevel++] = network("network", o->beside, &o->net, 1);
@@ -178,12 +174,8 @@ enum plait_status plait_model_create(const struct plait_model_options *o, struct
         free(hosts);
         return plait_fail_memory("out of memory for the model of %u ranks", o->nrank);
     }
-    *m = (struct plait_model){ .algorithms = o->algorithms,
-                               .nrank = o->nrank,
-                               .place = place,
-                               .processors = o->processors,
-                               .cache = o->cache,
-                               .pace = o->pace };
+    m->of = *o;
+    m->place = place;
     m->nhost = count_hosts(o, place, &m->each);
     number_hosts(o, m, hosts);
     free(hosts);
@@ -220,9 +212,9 @@ static void check_rows(const struct plait_model *m, const struct plait_shape *of
                                  .nlevel = of->nlevel,
                                  .level = of->level };
         const struct plait_alg *alg;
-        if (plait_candidate_find(m->algorithms, row->next, &s, false, &alg) != PLAIT_OK)
+        if (plait_candidate_find(m->of.algorithms, row->next, &s, false, &alg) != PLAIT_OK)
             row->next[0] = '\0';
-        if (plait_candidate_find(m->algorithms, row->algorithm, &s, false, &alg) == PLAIT_OK)
+        if (plait_candidate_find(m->of.algorithms, row->algorithm, &s, false, &alg) == PLAIT_OK)
             continue;
         plait_log(PLAIT_LOG_WARN, "%s: %s of %" PRIu64 " bytes: %s; the model decides for the sizes of this row", path,
                   plait_coll_name(s.coll), row->from, plait_last_error());
@@ -234,7 +226,7 @@ void plait_model_tune(const struct plait_model *m, const char *setting, const st
                       bool oversubscribed, char path[PLAIT_TUNING_PATH], struct plait_tuning *out)
 {
     plait_tuning_take(setting, path, out);
-    plait_tuning_keep(out, m->nhost, m->nhost * m->each == m->nrank ? m->each : 0, oversubscribed);
+    plait_tuning_keep(out, m->nhost, m->nhost * m->each == m->of.nrank ? m->each : 0, oversubscribed);
     check_rows(m, shape, path, out);
 }
 
@@ -271,7 +263,7 @@ static enum plait_status find_row(const struct plait_model *model, const struct 
     if (*out != NULL && (*out)->algorithm[0] == '\0') /* it does not count */
         *out = NULL;
     if (*out != NULL)
-        status = plait_candidate_find(model->algorithms, (*out)->algorithm, &s, canonical, &alg);
+        status = plait_candidate_find(model->of.algorithms, (*out)->algorithm, &s, canonical, &alg);
     if (status != PLAIT_OK)
         *out = NULL;
     return status == PLAIT_ERR_NOMEM ? status : PLAIT_OK;
@@ -302,7 +294,7 @@ static void promote(struct plait_pick *pick, const char *spec, uint64_t ns)
 static enum plait_status make_pick(const struct plait_model *model, const struct plait_shape *shape, uint32_t class,
                                    bool canonical, bool device, struct plait_pick *pick)
 {
-    const struct plait_sim_options options = { .place = model->place, .algorithms = model->algorithms };
+    const struct plait_sim_options options = { .place = model->place, .algorithms = model->of.algorithms };
     const struct plait_tuned_choice *row;
     struct plait_machine m;
     enum plait_status status = find_row(model, shape, (size_t)1 << (class + SMALLEST), canonical, device, &row);
@@ -360,7 +352,7 @@ static enum plait_status keep(struct plait_model *model, const struct plait_shap
 enum plait_status plait_model_pick(struct plait_model *model, const struct plait_shape *shape, size_t bytes,
                                    bool canonical, bool device, const struct plait_pick **out)
 {
-    const bool alike = model->nhost == 1 && plait_is_of_library(model->algorithms[0]); /* all roots are */
+    const bool alike = model->nhost == 1 && plait_is_of_library(model->of.algorithms[0]); /* all roots are */
     struct plait_shape s = { .coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll,
                              .nrank = shape->nrank,
                              .root = alike ? 0 : shape->root,

@@ -112,22 +112,21 @@ static double distance(const struct plait_tuned_choice *c, uint32_t hosts, uint3
 
 void plait_tuning_keep(struct plait_tuning *t, uint32_t hosts, uint32_t each, bool oversubscribed)
 {
-    const struct plait_tuned_choice *best[PLAIT_NCOLL][PLAIT_NMEMORY] = { { NULL } };
     struct plait_tuned_choice key[PLAIT_NCOLL][PLAIT_NMEMORY];
+    double nearest[PLAIT_NCOLL][PLAIT_NMEMORY] = { { 0 } };
     size_t kept = 0;
 
     for (size_t i = 0; i < t->nrow; i++) {
-        const struct plait_tuned_choice *c = &t->rows[i], **b = &best[c->coll][c->memory];
-        const double own = distance(c, hosts, each, oversubscribed);
-        if (own > 0 && (*b == NULL || own < distance(*b, hosts, each, oversubscribed)))
-            *b = c;
+        const struct plait_tuned_choice *c = &t->rows[i];
+        const double far = distance(c, hosts, each, oversubscribed);
+        if (far > 0 && (nearest[c->coll][c->memory] == 0 || far < nearest[c->coll][c->memory])) {
+            nearest[c->coll][c->memory] = far;
+            key[c->coll][c->memory] = *c;
+        }
     }
-    for (unsigned k = 0; k < PLAIT_NCOLL * PLAIT_NMEMORY; k++)
-        if ((&best[0][0])[k] != NULL)
-            (&key[0][0])[k] = *(&best[0][0])[k];
     for (size_t i = 0; i < t->nrow; i++) {
         const struct plait_tuned_choice c = t->rows[i];
-        if (best[c.coll][c.memory] != NULL && plait_tuned_same_key(&key[c.coll][c.memory], &c))
+        if (nearest[c.coll][c.memory] > 0 && plait_tuned_same_key(&key[c.coll][c.memory], &c))
             t->rows[kept++] = c;
     }
     t->nrow = kept;

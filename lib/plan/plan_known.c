@@ -64,13 +64,6 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void free_names(char **names, size_t n)
-{
-    while (n > 0)
-        free(names[--n]);
-    free(names);
-}
-
 static enum plait_status list_folder(const char *path, char ***names, size_t *n)
 {
     DIR *folder = plait_descriptor_folder(path);
@@ -103,7 +96,9 @@ static enum plait_status add_folder(struct plait_alg_set *set, const char *path)
 
     for (size_t i = 0; i < n && status == PLAIT_OK; i++)
         status = add_file(set, names[i]);
-    free_names(names, n);
+    while (n > 0)
+        free(names[--n]);
+    free(names);
     return status;
 }
 
@@ -167,32 +162,27 @@ static enum plait_status load_known(const char *path, struct known **out)
     return PLAIT_OK;
 }
 
-static enum plait_status list_of(const char *path, const struct plait_alg *const **out)
-{
-    enum plait_status status = PLAIT_OK;
-
-    if (path[0] == '\0') {
-        *out = plait_algs;
-        return PLAIT_OK;
-    }
-    pthread_mutex_lock(&lock);
-    struct known *k = all;
-    while (k != NULL && strcmp(k->path, path) != 0)
-        k = k->next;
-    if (k == NULL)
-        status = load_known(path, &k);
-    pthread_mutex_unlock(&lock);
-    if (status == PLAIT_OK)
-        *out = plait_alg_set_list(k->set);
-    return status;
-}
-
 enum plait_status plait_alg_list(const struct plait_alg *const **out)
 {
     struct plait_config config;
 
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_alg_list: out is NULL");
-    const enum plait_status status = plait_config_load(&config);
-    return status == PLAIT_OK ? list_of(config.plans, out) : status;
+    enum plait_status status = plait_config_load(&config);
+    if (status != PLAIT_OK)
+        return status;
+    if (config.plans[0] == '\0') {
+        *out = plait_algs;
+        return PLAIT_OK;
+    }
+    pthread_mutex_lock(&lock);
+    struct known *k = all;
+    while (k != NULL && strcmp(k->path, config.plans) != 0)
+        k = k->next;
+    if (k == NULL)
+        status = load_known(config.plans, &k);
+    pthread_mutex_unlock(&lock);
+    if (status == PLAIT_OK)
+        *out = plait_alg_set_list(k->set);
+    return status;
 }

@@ -143,32 +143,25 @@ static void update(float *restrict w, float *restrict v, const float *restrict g
     }
 }
 
-#define ROW(type)                                                                                            \
-    {                                                                                                        \
-        [PLAIT_SUM] = reduce_sum_##type, [PLAIT_PROD] = reduce_prod_##type, [PLAIT_MAX] = reduce_max_##type, \
-        [PLAIT_MIN] = reduce_min_##type, [PLAIT_AVG] = reduce_sum_##type                                     \
-    }
-#define KERNELS(name, ...)                                                                                            \
-    {                                                                                                                 \
-        .isa = name,                                                                                                  \
-        .reduce = { [PLAIT_INT8] = ROW(i8),       [PLAIT_UINT8] = ROW(u8),        [PLAIT_INT32] = ROW(i32),           \
-                    [PLAIT_UINT32] = ROW(u32),    [PLAIT_INT64] = ROW(i64),       [PLAIT_UINT64] = ROW(u64),          \
-                    [PLAIT_FLOAT16] = ROW(f16),   [PLAIT_FLOAT32] = ROW(f32),     [PLAIT_FLOAT64] = ROW(f64),         \
-                    [PLAIT_BFLOAT16] = ROW(bf16), [PLAIT_FLOAT8E4M3] = ROW(e4m3), [PLAIT_FLOAT8E5M2] = ROW(e5m2) },   \
-        .scale = { [PLAIT_INT8] = scale_i8,       [PLAIT_UINT8] = scale_u8,        [PLAIT_INT32] = scale_i32,         \
-                   [PLAIT_UINT32] = scale_u32,    [PLAIT_INT64] = scale_i64,       [PLAIT_UINT64] = scale_u64,        \
-                   [PLAIT_FLOAT16] = scale_f16,   [PLAIT_FLOAT32] = scale_f32,     [PLAIT_FLOAT64] = scale_f64,       \
-                   [PLAIT_BFLOAT16] = scale_bf16, [PLAIT_FLOAT8E4M3] = scale_e4m3, [PLAIT_FLOAT8E5M2] = scale_e5m2 }, \
-        .widen = { [PLAIT_FLOAT16] = widen_f16,                                                                       \
-                   [PLAIT_BFLOAT16] = widen_bf16,                                                                     \
-                   [PLAIT_FLOAT8E4M3] = widen_e4m3,                                                                   \
-                   [PLAIT_FLOAT8E5M2] = widen_e5m2 },                                                                 \
-        .narrow = { [PLAIT_FLOAT16] = narrow_f16,                                                                     \
-                    [PLAIT_BFLOAT16] = narrow_bf16,                                                                   \
-                    [PLAIT_FLOAT8E4M3] = narrow_e4m3,                                                                 \
-                    [PLAIT_FLOAT8E5M2] = narrow_e5m2 },                                                               \
-        .copy = copy, .stream = stream, .stream_some = stream_some, .stream_end = stream_end, .squares = squares,     \
-        .update = update, __VA_ARGS__                                                                                 \
+#define EACH_TYPE(X)                                                                                       \
+    X(INT8, i8)                                                                                            \
+    X(UINT8, u8) X(INT32, i32) X(UINT32, u32) X(INT64, i64) X(UINT64, u64) X(FLOAT32, f32) X(FLOAT64, f64) \
+        EACH_NARROW(X)
+#define EACH_NARROW(X) X(FLOAT16, f16) X(BFLOAT16, bf16) X(FLOAT8E4M3, e4m3) X(FLOAT8E5M2, e5m2)
+#define REDUCES(TYPE, type)                               \
+    [PLAIT_##TYPE] = { [PLAIT_SUM] = reduce_sum_##type,   \
+                       [PLAIT_PROD] = reduce_prod_##type, \
+                       [PLAIT_MAX] = reduce_max_##type,   \
+                       [PLAIT_MIN] = reduce_min_##type,   \
+                       [PLAIT_AVG] = reduce_sum_##type },
+#define SCALES(TYPE, type)  [PLAIT_##TYPE] = scale_##type,
+#define WIDENS(TYPE, type)  [PLAIT_##TYPE] = widen_##type,
+#define NARROWS(TYPE, type) [PLAIT_##TYPE] = narrow_##type,
+#define KERNELS(name, ...)                                                                                      \
+    {                                                                                                           \
+        .isa = name, .reduce = { EACH_TYPE(REDUCES) }, .scale = { EACH_TYPE(SCALES) },                          \
+        .widen = { EACH_NARROW(WIDENS) }, .narrow = { EACH_NARROW(NARROWS) }, .copy = copy, .stream = stream,   \
+        .stream_some = stream_some, .stream_end = stream_end, .squares = squares, .update = update, __VA_ARGS__ \
     }
 
 #endif

@@ -24,7 +24,7 @@ struct value {
 struct meaning {
     struct plait_checker *c;
     struct plait_sets sets;
-    struct value **slots;            /* [nrank][] OUT, then TMP */
+    struct value **slots;            /* [nrank][places] */
     struct plait_geometry *geometry; /* [nrank] */
     bool combines;
     struct plait_scratch arrays;
@@ -54,25 +54,12 @@ static uint64_t canonical(uint32_t first, uint32_t n)
 
 static struct value *slot_at(const struct meaning *m, uint32_t rank, struct plait_span span, uint32_t i)
 {
-    return &m->slots[rank][span.slot + i + (span.buf == PLAIT_TMP ? m->geometry[rank].out.nslot : 0)];
+    return &m->slots[rank][plait_place(&m->geometry[rank], m->c->plans[rank]->inplace, span, i)];
 }
 
 static uint32_t block_of(const struct plait_side *side, uint32_t slot)
 {
     return side->blk + slot * side->stride;
-}
-
-/* The value of slot i of `span`. IN never changes, except where it aliases OUT. */
-static struct value value_at(const struct meaning *m, uint32_t rank, struct plait_span span, uint32_t i)
-{
-    const struct plait_geometry *g = &m->geometry[rank];
-
-    if (span.buf != PLAIT_IN)
-        return *slot_at(m, rank, span, i);
-    const uint32_t alias = plait_alias(g, m->c->plans[rank]->inplace, span.slot + i);
-    if (alias != PLAIT_NONE)
-        return m->slots[rank][alias];
-    return (struct value){ leaf(rank), rank, block_of(&g->in, span.slot + i), span.slot, 0 };
 }
 
 static enum plait_status read_fault(struct meaning *m, uint32_t n, struct plait_span span, uint32_t i,
@@ -90,7 +77,7 @@ static enum plait_status read_fault(struct meaning *m, uint32_t n, struct plait_
 static enum plait_status check_read(struct meaning *m, uint32_t n, struct plait_span span, uint32_t i)
 {
     const uint32_t rank = m->c->graph.rank[n], first = plait_graph_step(m->c, n)->blk;
-    const struct value v = value_at(m, rank, span, i);
+    const struct value v = *slot_at(m, rank, span, i);
     const uint32_t blk = first == PLAIT_AS_LIES ? v.blk : first + i;
 
     if (v.set == PLAIT_NONE) {
@@ -139,7 +126,7 @@ static enum plait_status check_reads(struct meaning *m, uint32_t n, struct plait
     for (uint32_t i = 0; i < nblk && status == PLAIT_OK; i++) {
         status = check_read(m, n, span, i);
         if (status == PLAIT_OK)
-            kinds |= kind_of(m, value_at(m, m->c->graph.rank[n], span, i));
+            kinds |= kind_of(m, *slot_at(m, m->c->graph.rank[n], span, i));
     }
     note_kinds(m, n, kinds);
     return status;
@@ -184,7 +171,7 @@ static enum plait_status move(struct meaning *m, uint32_t from, uint32_t to)
     if (status == PLAIT_OK)
         status = check_write(m, to);
     for (uint32_t i = 0; i < s->nblk && status == PLAIT_OK; i++) {
-        const struct value v = value_at(m, rank, s->a, i);
+        const struct value v = *slot_at(m, rank, s->a, i);
         if (s->verb == PLAIT_STEP_SEND && m->combines && kind_of(m, v) == PLAIT_VALUE_PARTIAL)
             m->c->report->no_partials = false;
         kinds |= kind_of(m, v);
@@ -209,7 +196,7 @@ static enum plait_status reduce(struct meaning *m, uint32_t n)
     if (status == PLAIT_OK)
         status = check_write(m, n);
     for (uint32_t i = 0; i < s->nblk && status == PLAIT_OK; i++) {
-        const struct value a = value_at(m, rank, s->a, i), b = value_at(m, rank, s->b, i);
+        const struct value a = *slot_at(m, rank, s->a, i), b = *slot_at(m, rank, s->b, i);
         if (a.set != last_a || b.set != last_b) {
             const uint32_t twice = plait_sets_common(&m->sets, a.set, b.set);
             if (twice != PLAIT_NONE)
@@ -336,17 +323,14 @@ static bool init_slots(struct meaning *m)
 {
     for (uint32_t r = 0; r < m->c->nrank; r++) {
         const struct plait_geometry *g = &m->geometry[r];
-        const size_t n = (size_t)g->out.nslot + m->c->plans[r]->ntmp;
+        const size_t n = plait_nplace(m->c->plans[r]);
         struct value *slots = m->slots[r] = plait_scratch(&m->arrays, n, sizeof *slots);
         if (slots == NULL)
             return false;
         for (size_t i = 0; i < n; i++)
             slots[i] = (struct value){ .set = PLAIT_NONE };
-        for (uint32_t i = 0; i < g->in.nslot; i++) {
-            const uint32_t alias = plait_alias(g, m->c->plans[r]->inplace, i);
-            if (alias != PLAIT_NONE)
-                slots[alias] = (struct value){ leaf(r), r, block_of(&g->in, i), alias, 0 };
-        }
+        for (uint32_t i = 0; i < g->in.nslot; i++)
+            *slot_at(m, r, plait_in(i), 0) = (struct value){ leaf(r), r, block_of(&g->in, i), i, 0 };
     }
     return true;
 }
