@@ -86,13 +86,14 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_t
         }
     const struct plait_shape common = plait_common_shape(s->alg, shape);
     struct plait_proof proof = { .hash = 0 };
+    struct plait_report report;
     struct plait_prog *fresh = NULL;
     comm->stats.allocations++;
     enum plait_status status = PLAIT_OK;
     if (comm->config.check)
         status = plait_alg_check(s->alg, shape, NULL);
     else if (!plait_is_of_library(s->alg) && team->n <= PLAIT_MOST_PROVED)
-        status = plait_alg_prove(s->alg, &common);
+        status = plait_alg_prove(s->alg, &common, NULL, &report);
     if (status == PLAIT_OK)
         status = plait_prog_create(s->alg, s->spec, shape, team->me, s->round, average, &proof, &fresh);
     if (status == PLAIT_OK && comm->config.check)

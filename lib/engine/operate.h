@@ -3,7 +3,7 @@
  * The room engine: choosing an algorithm, binding its plan, running it.
  *
  * select.c chooses: a pure function, equal on all ranks. bind.c finds or makes the op plan of a call. prog.c binds a
- * plan: registers for addresses, counters for dependencies. fuse.c fuses steps, prove.c proves the fused plans free of
+ * plan: registers for addresses, counters for dependencies. fuse.c fuses steps and proves the fused plans free of
  * deadlock, and compare.c compares a bound plan with its plan. operate.c runs one operation from
  * beginning to end, on the eager path or by engine.c.
  *

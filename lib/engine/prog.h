@@ -99,7 +99,7 @@ void plait_prog_destroy(struct plait_prog *prog);
 enum plait_status plait_prog_check(const struct plait_prog *prog, const struct plait_shape *shape, uint32_t rank,
                                    enum plait_fusing fusing);
 
-/* ---- prove.c: facts about all ranks' plans together -------------------------------------------------------------- */
+/* ---- Facts about all ranks' plans together (fuse.c) -------------------------------------------------------------- */
 
 #define PLAIT_MOST_PROVED 64 /* ranks up to which bind proves the whole fused graph: 2 ms for 64 */
 

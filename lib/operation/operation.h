@@ -320,7 +320,7 @@ static inline size_t plait_run_slice(const struct plait_run *run, size_t start)
     return left < run->o->selection.slice ? left : run->o->selection.slice;
 }
 
-/* ---- Slices in flight (slices.c) --------------------------------------------------------------------------------- */
+/* ---- Slices in flight (host_space.c) ---------------------------------------------------------------------------- */
 
 struct plait_unread_range { /* messages whose staging buffers one peer may still read */
     uint32_t first, end;

@@ -3,8 +3,8 @@
  * The room plan: plans as data. <plait/plan.h> is the manual; this header is what binding needs beside it.
  *
  * A plan is one rank's steps (SEND, RECV, COPY, REDUCE) over blocks of IN, OUT and TMP. An algorithm emits it with
- * the builder (plan.c), which derives the dependencies. geometry.c lists the blocks of IN and OUT for each collective.
- * plan_text.c prints plans, plan_parse.c reads them, plan_file.c makes algorithms of files. check/ proves them:
+ * the builder (plan.c), which derives the dependencies. geometry.c lists the blocks of IN and OUT for each collective,
+ * and the names. plan_text.c prints and reads plans, plan_file.c makes algorithms of files. check/ proves them:
  * matching messages, no deadlock, no race, the right result, the same bits on all ranks.
  *
  * The room promises: emitting is a pure function of shape and rank. Nothing here is random, reads a clock or
@@ -127,11 +127,9 @@ uint64_t plait_alg_contents(const struct plait_alg *alg);
 /* Describes the error in a claim; NULL: none. */
 const char *plait_claim_fault(const struct plait_claim *claim);
 
-/*
- * Proves that an algorithm fulfils its collective and its flags; ignores its claim. Errors as plait_alg_check();
- * plait_last_error() has the text.
- */
-enum plait_status plait_alg_prove(const struct plait_alg *alg, const struct plait_shape *shape);
+/* plait_alg_check() without checks of the arguments. claim NULL: costs are not compared */
+enum plait_status plait_alg_prove(const struct plait_alg *alg, const struct plait_shape *shape,
+                                  const struct plait_claim *claim, struct plait_report *report);
 
 /*
  * Can the plans of all ranks of a comm complete when steps of a rank are fused and every send is synchronous?

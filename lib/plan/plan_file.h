@@ -40,7 +40,7 @@ enum plait_status plait_alg_set_add(struct plait_alg_set *set, const char *path,
 /* Make the list: the set's algorithms, then others. */
 enum plait_status plait_alg_set_finish(struct plait_alg_set *set, const struct plait_alg *const *behind);
 
-/* ---- plan_parse.c: texts with several plans, one after the other ------------------------------------------------- */
+/* ---- plan_text.c: texts with several plans, one after the other ------------------------------------------------- */
 
 #define PLAIT_MOST_PLANS 16384 /* ranks */
 

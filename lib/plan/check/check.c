@@ -166,9 +166,8 @@ static enum plait_status compare_flags(const struct plait_alg *alg, const struct
     return PLAIT_OK;
 }
 
-/* claim NULL: costs are not compared */
-static enum plait_status check_alg(const struct plait_alg *alg, const struct plait_shape *shape,
-                                   const struct plait_claim *claim, struct plait_report *report)
+enum plait_status plait_alg_prove(const struct plait_alg *alg, const struct plait_shape *shape,
+                                  const struct plait_claim *claim, struct plait_report *report)
 {
     struct plait_plan **plans;
     enum plait_status status = plait_plans_emit(alg, shape, &plans);
@@ -202,12 +201,5 @@ enum plait_status plait_alg_check(const struct plait_alg *alg, const struct plai
     const struct plait_claim claim = alg->claim(alg, shape);
     struct plait_report own;
 
-    return check_alg(alg, shape, &claim, report != NULL ? report : &own);
-}
-
-enum plait_status plait_alg_prove(const struct plait_alg *alg, const struct plait_shape *shape)
-{
-    struct plait_report report;
-
-    return check_alg(alg, shape, NULL, &report);
+    return plait_alg_prove(alg, shape, &claim, report != NULL ? report : &own);
 }
