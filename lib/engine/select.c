@@ -96,36 +96,28 @@ static bool is_one_step(const struct plait_alg *alg)
     return plait_is_of_library(alg) && (strcmp(alg->name, "one-shot") == 0 || strcmp(alg->name, "direct") == 0);
 }
 
-struct choice {
-    const char *spec, *why;
-    const struct plait_pick *pick;
-};
-
-/* bytes: of the block that one rank sends another, or of the vector. */
+/* Sets *spec, out->why and out->pick. bytes: of the block that one rank sends another, or of the vector. */
 static enum plait_status choose(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
-                                struct choice *out)
+                                struct plait_selection *out, const char **spec)
 {
     const bool vector = shape->coll == PLAIT_ALLREDUCE || shape->coll == PLAIT_BARRIER,
                canonical = w->reproducible || w->ordered;
     const struct plait_geometry g = plait_geometry_of(shape->coll, 1, 0, 0, 1);
-    const struct plait_pick *pick;
+    enum plait_status status = PLAIT_OK;
 
     if (w->spec[0] != '\0') {
-        *out = (struct choice){ w->spec, w->spec_origin, NULL };
-        return PLAIT_OK;
+        *spec = w->spec;
+        out->why = w->spec_origin;
+    } else if (plait_fits_eager(shape->coll, shape->nrank, bytes, w)) {
+        *spec = vector ? "one-shot" : "direct";
+        out->why = PLAIT_WHY_EAGER;
+    } else if (w->vform && !plait_all_know_sizes(&g)) {
+        *spec = "direct";
+        out->why = "only sender and receiver know a block's size: each has its own message";
+    } else if ((status = plait_model_pick(w->model, shape, bytes, canonical, w->device, &out->pick)) == PLAIT_OK) {
+        *spec = out->pick->candidates[0].algorithm;
+        out->why = out->pick->why;
     }
-    if (plait_fits_eager(shape->coll, shape->nrank, bytes, w)) {
-        *out = (struct choice){ vector ? "one-shot" : "direct", PLAIT_WHY_EAGER, NULL };
-        return PLAIT_OK;
-    }
-    if (w->vform && !plait_all_know_sizes(&g)) {
-        *out =
-            (struct choice){ "direct", "only sender and receiver know a block's size: each has its own message", NULL };
-        return PLAIT_OK;
-    }
-    const enum plait_status status = plait_model_pick(w->model, shape, bytes, canonical, w->device, &pick);
-    if (status == PLAIT_OK)
-        *out = (struct choice){ pick->candidates[0].algorithm, pick->why, pick };
     return status;
 }
 
@@ -205,16 +197,13 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
 {
     const size_t size = plait_dtype_size(type), bytes = count * size;
     const struct plait_geometry geometry = plait_geometry_of(shape->coll, 1, 0, 0, 1);
-    struct choice c = { NULL, NULL, NULL };
     struct plait_selection s = { 0 };
+    const char *spec = NULL;
 
     shape->vform = w->vform;
-    enum plait_status status = choose(shape, bytes, w, &c);
-    const char *spec = c.spec;
+    enum plait_status status = choose(shape, bytes, w, &s, &spec);
     if (status == PLAIT_OK)
         status = plait_alg_find(w->algorithms, spec, shape, &s.alg);
-    s.why = c.why;
-    s.pick = c.pick;
     if (status != PLAIT_OK)
         return status;
     if ((w->reproducible || w->ordered) && geometry.combines && !s.alg->canonical)

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "check/check.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,20 +48,20 @@ struct plait_builder {
     struct plait_plan head;             /* last member: it ends in a flexible array, which stays empty */
 };
 
-static void fail(struct plait_builder *b, const char *what)
-{
-    if (b->status == PLAIT_OK)
-        b->status = plait_fail(PLAIT_ERR_PLAN, "%s, %u ranks: rank %u step %u: %s", b->alg->name, b->shape->nrank,
-                               b->head.rank, b->head.nstep, what);
-}
+static void fail(struct plait_builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void fail_count(struct plait_builder *b, const char *call, const char *what, uint64_t n)
+static void fail(struct plait_builder *b, const char *format, ...)
 {
-    char text[128];
+    char what[128];
+    va_list args;
 
-    snprintf(text, sizeof text, "%s: %s is %llu; a plan has at most %u", call, what, (unsigned long long)n,
-             PLAIT_MOST_SLOTS);
-    fail(b, text);
+    if (b->status != PLAIT_OK)
+        return;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    b->status = plait_fail(PLAIT_ERR_PLAN, "%s, %u ranks: rank %u step %u: %s", b->alg->name, b->shape->nrank,
+                           b->head.rank, b->head.nstep, what);
 }
 
 /* Makes room for n elements. False, with the sticky error set, when memory is short. */
@@ -138,17 +139,14 @@ static void add(struct plait_builder *b, struct plait_step step)
 {
     const struct plait_uses *uses = &plait_verb_uses[step.verb];
     const char *fault;
-    char text[128];
 
     if (b->status != PLAIT_OK)
         return;
     if (b->head.nblk == 0)
         return fail(b, "a move before plait_blocks()");
     step.lane = (uint8_t)b->lane;
-    if ((fault = plait_step_fault(&b->head, &b->geometry, &step)) != NULL) {
-        snprintf(text, sizeof text, "it %s", fault);
-        return fail(b, text);
-    }
+    if ((fault = plait_step_fault(&b->head, &b->geometry, &step)) != NULL)
+        return fail(b, "it %s", fault);
     if (step.verb == PLAIT_STEP_COPY && same_place(b, step.dst, step.a, step.nblk))
         return;
     if (!reserve(b, (void **)&b->steps, (size_t)b->head.nstep + 1, &b->cstep, sizeof *b->steps))
@@ -187,12 +185,12 @@ void plait_blocks(struct plait_builder *b, uint32_t nblk, uint32_t ntmp)
     if (nblk == 0 || nblk >= 1u << 30)
         return fail(b, "a plan has 1 to 2^30-1 blocks");
     if (ntmp > PLAIT_MOST_SLOTS)
-        return fail_count(b, "plait_blocks()", "ntmp", ntmp);
+        return fail(b, "plait_blocks(): ntmp is %u; a plan has at most %u", ntmp, PLAIT_MOST_SLOTS);
     b->geometry = plait_geometry_of(b->shape->coll, b->shape->nrank, b->shape->root, b->head.rank, nblk);
     if (b->geometry.kind != PLAIT_KIND_VECTOR && nblk != plait_block_count(b->shape->coll, b->shape->nrank))
         return fail(b, "the collective has another number of blocks (plait_block_count)");
     if (b->geometry.kind == PLAIT_KIND_VECTOR && nblk > PLAIT_MOST_SLOTS)
-        return fail_count(b, "plait_blocks()", "nblk of a vector", nblk);
+        return fail(b, "plait_blocks(): nblk of a vector is %u; a plan has at most %u", nblk, PLAIT_MOST_SLOTS);
     b->head.nblk = nblk;
     add_slots(b, 0, (size_t)b->geometry.out.nslot + b->geometry.in.nslot + ntmp);
     b->head.ntmp = ntmp;
@@ -209,7 +207,8 @@ uint32_t plait_slots(struct plait_builder *b, uint32_t n)
         return 0;
     }
     if (n > PLAIT_MOST_SLOTS - first) {
-        fail_count(b, "plait_slots()", "the number of TMP slots with n", (uint64_t)first + n);
+        fail(b, "plait_slots(): the number of TMP slots with n is %llu; a plan has at most %u",
+             (unsigned long long)first + n, PLAIT_MOST_SLOTS);
         return 0;
     }
     add_slots(b, (size_t)b->geometry.out.nslot + b->geometry.in.nslot + first, n);

@@ -37,12 +37,6 @@ static inline struct plait_geometry plait_plan_geometry(const struct plait_plan 
     return plait_geometry_of((enum plait_coll)p->coll, p->nrank, p->root, p->rank, p->nblk);
 }
 
-/* The slot of OUT that shares memory with slot `slot` of IN, or PLAIT_NONE. */
-static inline uint32_t plait_alias(const struct plait_geometry *g, bool inplace, uint32_t slot)
-{
-    return inplace ? plait_side_slot(&g->out, g->in.blk + slot * g->in.stride) : PLAIT_NONE;
-}
-
 /*
  * Number the memory: slots of OUT, then of IN, then of TMP. Returns the number (place) of the span's k-th slot. In
  * place, slots of IN and OUT with the same block have one number.
@@ -53,7 +47,8 @@ static inline uint32_t plait_place(const struct plait_geometry *g, bool inplace,
         return g->out.nslot + g->in.nslot + span.slot + k;
     if (span.buf == PLAIT_OUT)
         return span.slot + k;
-    const uint32_t out = plait_alias(g, inplace, span.slot + k);
+    const uint32_t blk = g->in.blk + (span.slot + k) * g->in.stride;
+    const uint32_t out = inplace ? plait_side_slot(&g->out, blk) : PLAIT_NONE;
     return out != PLAIT_NONE ? out : g->out.nslot + span.slot + k;
 }
 
