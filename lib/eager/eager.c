@@ -336,9 +336,9 @@ static uint64_t steps(const void *context, uint64_t *of)
     return (run->published && t->to.n > 0) + run->taken;
 }
 
-static inline __attribute__((always_inline)) void begin(struct plait_run *run, const struct plait_op_plan *o,
-                                                        const struct plait_sizes *v, uint64_t word, const void *in,
-                                                        void *out)
+inline __attribute__((always_inline)) void plait_eager_begin(struct plait_run *run, const struct plait_op_plan *o,
+                                                             const struct plait_sizes *v, uint64_t word, const void *in,
+                                                             void *out)
 {
     run->o = o;
     if (o->vform)
@@ -355,7 +355,8 @@ static inline __attribute__((always_inline)) void begin(struct plait_run *run, c
         keep(run);
 }
 
-static inline __attribute__((always_inline)) enum plait_status turn(struct plait_run *run, bool *moved, bool *ended)
+inline __attribute__((always_inline)) enum plait_status plait_eager_turn(struct plait_run *run, bool *moved,
+                                                                         bool *ended)
 {
     const struct plait_eager_plan *t = &run->o->eager;
     enum plait_status status = PLAIT_OK;
@@ -379,17 +380,6 @@ static inline __attribute__((always_inline)) enum plait_status turn(struct plait
     return status;
 }
 
-void plait_eager_begin(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
-                       uint64_t word, const void *in, void *out)
-{
-    begin(comm->run, o, v, word, in, out);
-}
-
-enum plait_status plait_eager_turn(struct plait_comm *comm, bool *moved, bool *ended)
-{
-    return turn(comm->run, moved, ended);
-}
-
 enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
                                   uint64_t word, const void *in, void *out, bool *ended)
 {
@@ -397,9 +387,9 @@ enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op
     enum plait_status status;
     bool moved;
 
-    begin(run, o, v, word, in, out);
+    plait_eager_begin(run, o, v, word, in, out);
     do
-        status = turn(run, &moved, ended);
+        status = plait_eager_turn(run, &moved, ended);
     while (status == PLAIT_OK && !*ended && plait_wait_spin(comm, &run->wait));
     if (status == PLAIT_OK && !*ended) {
         run->eager_pending = true;

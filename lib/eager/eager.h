@@ -22,9 +22,9 @@
  */
 enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
                                   uint64_t word, const void *in, void *out, bool *ended);
-void plait_eager_begin(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
-                       uint64_t word, const void *in, void *out);
-enum plait_status plait_eager_turn(struct plait_comm *comm, bool *moved, bool *ended);
+void plait_eager_begin(struct plait_run *run, const struct plait_op_plan *o, const struct plait_sizes *v, uint64_t word,
+                       const void *in, void *out);
+enum plait_status plait_eager_turn(struct plait_run *run, bool *moved, bool *ended);
 
 /* Wakes the writers, which may wait until this rank has read their data. */
 void plait_eager_tell(struct plait_comm *comm, const struct plait_op_plan *o);

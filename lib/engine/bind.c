@@ -201,7 +201,6 @@ static enum plait_status make_op_plan(struct plait_comm *comm, const struct plai
     }
     o->size = plait_dtype_size(o->type);
     o->bytes = plait_op_bytes(o, o->vform && !o->selection.eager ? 0 : o->count, false);
-    o->counted = o->vform ? 0 : o->bytes;
     o->place = plait_place_of_in(&o->geometry, team->me, o->bytes);
     o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->bytes);
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->bytes);

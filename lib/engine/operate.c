@@ -96,7 +96,7 @@ static inline enum plait_status end(struct plait_comm *comm, const struct plait_
 
     comm->stats.operations++;
     o->tally->count.operations++;
-    o->tally->count.bytes += o->counted;
+    o->tally->count.bytes += o->vform ? 0 : o->bytes;
     const uint64_t uncompared = atomic_load_explicit(&comm->own->uncompared, memory_order_relaxed);
     if (o->geometry.rooted && uncompared == 0)
         atomic_store_explicit(&comm->own->uncompared, comm->sequence, memory_order_relaxed);
@@ -172,7 +172,7 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
         return plait_engine_begin(comm, job, in);
     if (job->work.prologue != NULL)
         job->work.prologue(job->work.arg, 0, o->count);
-    plait_eager_begin(comm, o, &job->sizes, run->word, in, job->out);
+    plait_eager_begin(run, o, &job->sizes, run->word, in, job->out);
     return PLAIT_OK;
 }
 
@@ -188,7 +188,7 @@ enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *end
     run->engine_pending &= !over;
     if (status == PLAIT_OK && run->eager_pending && (!run->engine_pending || run->fits)) {
         over = false;
-        status = plait_eager_turn(comm, &more, &over);
+        status = plait_eager_turn(run, &more, &over);
         run->eager_pending = !over;
         if (over && run->work.epilogue != NULL) /* the operation is one slice */
             run->work.epilogue(run->work.arg, 0, run->o->count);

@@ -101,8 +101,7 @@ struct plait_op_plan {
     struct plait_how inner, last;  /* for reductions to a partial result; for the last reduction */
     plait_reduce_fn reduce;
     struct plait_prog *prog;         /* NULL when eager */
-    struct plait_tally *tally;       /* counts its runs, */
-    size_t counted;                  /* and adds so many bytes for each: `bytes`; 0 for a v-form */
+    struct plait_tally *tally;       /* counts its runs and their bytes, but for v-forms' */
     struct plait_what what;          /* record for the ring of recent operations */
     const struct plait_space *space; /* of the buffers */
     struct plait_op_plan *of_team;   /* the part of it that a team runs (struct plait_inner); NULL: not needed yet */
