@@ -262,7 +262,9 @@ static void check(const char *name, uint32_t pixels, bool graphs)
     training_init(&t, name, pixels);
     if (graphs)
         record(&t);
-    step(&t); /* the first one waits for no images */
+    before = count();
+    step(&t); /* the first one waits for no images, and nothing of it has run before */
+    assert_int_equal(since(&before).of[GRAPH], 0);
     if (graphs)
         step(&t); /* which is recorded */
     before = count();
@@ -308,10 +310,51 @@ static void a_step_of_graphs_is_few_launches_and_buckets_go_between_them(void **
         check("resnet50", 32, true);
 }
 
+static void is_direct(const struct counts *before)
+{
+    assert_int_equal(since(before).of[GRAPH], 0);
+}
+
+/* Each differs from that of a step in one argument. */
+static void calls_with_other_arguments_are_no_graphs(void **state)
+{
+    struct training t;
+    struct counts before;
+
+    training_init(&t, "resnet20", 16);
+    record(&t);
+    for (int k = 0; k < 3; k++)
+        step(&t);
+    void **gradients = calloc(t.n, sizeof *gradients);
+    float **masters = calloc(t.n, sizeof *masters);
+    memcpy(gradients, t.gradients, t.n * sizeof *gradients);
+    memcpy(masters, t.masters, t.n * sizeof *masters);
+    gradients[t.n - 1] = masters[t.n - 1] = device_cuda.alloc(t.device, model_tensor(t.model, t.n - 1)->count * 4);
+    before = count();
+    model_forward(t.model, t.images, t.labels, false, 0.1);
+    is_direct(&before);
+    model_forward(t.model, t.images, t.labels, true, 0.2);
+    model_backward(t.model, &t.scale->scale, t.gradients, false, NULL, NULL);
+    is_direct(&before);
+    model_refresh(t.model, (const float *const *)masters);
+    is_direct(&before);
+    model_forward(t.model, t.images, t.labels, true, 0.1);
+    before = count();
+    model_backward(t.model, NULL, t.gradients, false, NULL, NULL);
+    model_backward(t.model, &t.scale->scale, gradients, false, NULL, NULL);
+    is_direct(&before);
+    model_backward(t.model, &t.scale->scale, t.gradients, false, NULL, NULL);
+    assert_true(since(&before).of[GRAPH] > 0);
+    free(gradients);
+    free(masters);
+    training_finish(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_waits_for_nothing),
+        cmocka_unit_test(calls_with_other_arguments_are_no_graphs),
         cmocka_unit_test(a_step_of_graphs_is_few_launches_and_buckets_go_between_them),
     };
 
