@@ -232,9 +232,10 @@ def precisions():
 
 
 def two_ranks():
-    side = ours('bf16', 'cuda', ranks=2, batch=BATCH // 2)
-    row(f'{MODEL}, bf16, 2 ranks of {BATCH // 2} images on one GPU: images/s', f'{BATCH / median(side, "step"):.0f}')
-    side.end()
+    for device, how in (('cuda', ''), ('cuda-graph', ', --graph')):
+        side = ours('bf16', device, ranks=2, batch=BATCH // 2)
+        row(f'{MODEL}, bf16, 2 ranks of {BATCH // 2} images on one GPU{how}: images/s', f'{BATCH / median(side, "step"):.0f}')
+        side.end()
 
 
 def main():
