@@ -39,7 +39,7 @@ both two $few --payload fp32
 both four $few --micro 2 --precision bf16
 both ranks $few --ranks 2 --micro 2 --payload fp32
 both late $few --ranks 2 --no-overlap
-[ ! -e "${2:-}/libnvjpeg.so.13" ] || both jpegs $few --decoder nvjpeg -j 2 # threads that allocate meanwhile
+[ ! -e "${2:-}/libnvjpeg.so.13" ] || both jpegs $few --decoder nvjpeg -j 2 # threads that decode meanwhile
 
 [ "$(PLAIT_STANDIN_LOG=1 run counted --device cuda $few --micro 8 --graph; grep -c cuGraphLaunch "$data/counted.out")" -gt 20 ] || [ $# -lt 2 ] ||
     fail "no graphs are launched"

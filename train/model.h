@@ -152,10 +152,11 @@ struct model_step { /* arguments of the calls of training; what they point to, b
 };
 
 /**
- * From the third step on, the device repeats as graphs (device.h) what is the same in every step: calls with the
- * arguments of `step`. The graphs are the forward pass after the images, the backward pass in parts that end with the
- * tensors in step->ends, and model_refresh(). The backward pass calls ready() after each part. Calls with other
- * arguments go on as before; so do passes with synchronised batch norm, and everything on a device without graphs.
+ * The device repeats as graphs (device.h) what is the same in every step: calls with the arguments of `step`. The first
+ * such call puts its work on the device, the second one records it. The graphs are the forward pass after the images,
+ * the backward pass in parts that end with the tensors in step->ends, and model_refresh(). The backward pass calls
+ * ready() after each part. Calls with other arguments go on as before; so do passes with synchronised batch norm, and
+ * everything on a device without graphs.
  *
  * Order: at most once, before the first step
  */

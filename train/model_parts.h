@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside a model: shared by model.c and model_plan.c. */
+/* Inside a model: shared by model.c, model_plan.c and model_record.c. */
 #ifndef PLAIT_TRAIN_MODEL_PARTS_H
 #define PLAIT_TRAIN_MODEL_PARTS_H
 

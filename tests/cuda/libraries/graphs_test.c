@@ -59,7 +59,7 @@ static void is_times(struct device *device, const float *at, int times)
 
 static void what_is_recorded_runs_when_it_is_repeated(void **state)
 {
-    const unsigned long long dropped = calls("cuGraphExecDestroy");
+    const unsigned long long dropped = calls("cuGraphExecDestroy"), captured = calls("cuGraphDestroy");
     float *at[2];
     struct device *device = create(at);
     struct device_graph *graphs[2];
@@ -81,6 +81,7 @@ static void what_is_recorded_runs_when_it_is_repeated(void **state)
     is_times(device, at[0], 1 + 2 + 1 + 1 + 2);
     device_cuda.destroy(device);
     assert_int_equal(calls("cuGraphExecDestroy") - dropped, 2);
+    assert_int_equal(calls("cuGraphDestroy") - captured, 2);
 }
 
 static void wait_in_a_recording(void)
