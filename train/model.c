@@ -303,10 +303,8 @@ static void put_refresh(struct model *model, const struct work *work)
 
 void model_refresh(struct model *model, const float *const *masters)
 {
-    struct recording *r = recording_of_refresh(model, masters);
-
     model->env.device->kind->begin(model->env.device);
-    run_piece(model, r != NULL ? &r->refresh : NULL, put_refresh, &(struct work){ .masters = masters });
+    run_piece(model, piece_of_refresh(model, masters), put_refresh, &(struct work){ .masters = masters });
 }
 
 /* Its gradient is that of the mean. */
@@ -337,15 +335,13 @@ static void put_forward(struct model *model, const struct work *work)
 void model_forward(struct model *model, const void *images, const int32_t *labels, bool training, double smoothing)
 {
     struct device *device = model->env.device;
-    struct recording *r;
 
     assert(!training || model->options.training);
     device->kind->begin(device);
     model->mode = training ? MODE_TRAIN : MODE_EVALUATE;
     model->smoothing = smoothing;
     device->kind->copy_images(model->images, images, labels, model->layers[0].in, model->labels, model->env.scratch);
-    r = recording_of_forward(model, training);
-    run_piece(model, r != NULL ? &r->forward : NULL, put_forward, &(struct work){ .first = 0 });
+    run_piece(model, piece_of_forward(model, training), put_forward, NULL);
 }
 
 void model_wait_images(struct model *model)

@@ -56,10 +56,10 @@ void model_plan(struct model *model);
 /* Tell the layers where their buffers lie. */
 void model_connect(struct model *model);
 
-/* Which recording has pieces of these calls? NULL: none. */
-struct recording *recording_of_forward(const struct model *model, bool training);
+/* Which piece is this call, or which recording has its pieces? NULL: none. */
+struct piece *piece_of_forward(const struct model *model, bool training);
+struct piece *piece_of_refresh(const struct model *model, const float *const *masters);
 struct recording *recording_of_backward(const struct model *model, const double *scale, void *const *gradients);
-struct recording *recording_of_refresh(const struct model *model, const float *const *masters);
 void recording_destroy(struct recording *recording); /* NULL is allowed */
 
 #endif

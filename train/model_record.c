@@ -43,11 +43,11 @@ static struct recording *of_passes(const struct model *model)
     return model->env.sum == NULL ? model->recording : NULL;
 }
 
-struct recording *recording_of_forward(const struct model *model, bool training)
+struct piece *piece_of_forward(const struct model *model, bool training)
 {
     struct recording *r = of_passes(model);
 
-    return r != NULL && training && model->smoothing == r->step.smoothing ? r : NULL;
+    return r != NULL && training && model->smoothing == r->step.smoothing ? &r->forward : NULL;
 }
 
 struct recording *recording_of_backward(const struct model *model, const double *scale, void *const *gradients)
@@ -61,9 +61,10 @@ struct recording *recording_of_backward(const struct model *model, const double 
                : NULL;
 }
 
-struct recording *recording_of_refresh(const struct model *model, const float *const *masters)
+struct piece *piece_of_refresh(const struct model *model, const float *const *masters)
 {
     struct recording *r = model->recording;
+    const size_t bytes = model->network->ntensor * sizeof *masters;
 
-    return r != NULL && memcmp(masters, r->step.masters, model->network->ntensor * sizeof *masters) == 0 ? r : NULL;
+    return r != NULL && memcmp(masters, r->step.masters, bytes) == 0 ? &r->refresh : NULL;
 }
