@@ -122,10 +122,34 @@ static void what_waits_or_allocates_in_a_recording_is_named_with_the_remedy(void
     }
 }
 
+static void fail_after_a_recording(void)
+{
+    void (*arm)(unsigned long long n, int error);
+    float *at[2];
+    struct device *device = create(at);
+
+    device_cuda.record_begin(device);
+    device_cuda.add(device, elements, at[0], at[1]);
+    device_cuda.record_end(device);
+    *(void **)&arm = dlsym(dlopen(getenv("PLAIT_CUDA_DRIVER"), RTLD_NOW), "standin_arm");
+    arm(1, 999);
+    device_cuda.synchronize(device);
+}
+
+static void what_fails_after_a_recording_is_not_called_its_fault(void **state)
+{
+    char text[1024];
+
+    assert_int_equal(child_run(fail_after_a_recording, text, sizeof text), 1);
+    if (strstr(text, "cannot wait for the GPU") == NULL || strstr(text, "graph") != NULL)
+        fail_msg("%s", text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_waits_or_allocates_in_a_recording_is_named_with_the_remedy), /* forks: before streams */
+        cmocka_unit_test(what_fails_after_a_recording_is_not_called_its_fault),
         cmocka_unit_test(what_is_recorded_runs_when_it_is_repeated),
     };
 
