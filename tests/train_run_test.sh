@@ -93,9 +93,13 @@ complains 2 '--eta has an effect only with --optimizer lars' "$data/images" --et
 complains 2 '--classes has an effect only with make-data' "$data/images" --classes 3
 complains 2 '--batch has an effect only in training; leave it out' make-data "$data/drawn" --batch 16
 complains 2 '--epochs has an effect only in training; leave it out' plot "$data/same1" --epochs 2
-complains 1 'images/train: it has 64 files of an older data set, and 32 images would be added: remove' make-data "$data/images" --train-images 32
+complains 1 'images/train: it has 64 files of another data set; they would be mixed with 32 images' make-data "$data/images" --train-images 32
+complains 1 'images/train: it has 64 files of another data set; they would be mixed with 64 images of 8 classes' make-data "$data/images" --train-images 64 --val-images 21 --classes 8
+complains 0 'images: 64 images for training and 21 for the test, of 10 classes' make-data "$data/images" --train-images 64 --val-images 21 --pixels 24
 complains 2 '--groups 3: more than the 2 ranks; use fewer' "$data/images" --in-memory --groups 3 --ranks 2
 complains 1 '--weights nofile: No such file or directory; name a safetensors file' "$data/images" --weights nofile --run "$data/none"
+complains 1 'not a safetensors file' "$data/images" --weights "$data/same1/log.jsonl" --run "$data/none" --ranks 2
+complains 1 'not a file but a folder' "$data/images" --weights "$data/images" --run "$data/none"
 [ ! -e "$data/drawn" ] && [ ! -e "$data/none" ] || fail "an error left a folder"
 complains 2 '--threads has an effect only without --reproducible' "$data/images" --threads 2 --reproducible
 complains 2 'need a multiple of 2' "$data/images" --ranks 2 --batch 15

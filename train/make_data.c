@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <jpeglib.h>
 
@@ -304,20 +305,35 @@ static bool make_folder(const char *path)
     return false;
 }
 
-/* A data set of as many images is drawn over. */
-static bool may_draw(const char *folder, const char *half, uint32_t count)
+/* path: [4096], of the i-th image */
+static void name_image(char *path, const char *folder, const char *half, uint32_t nclass, uint32_t i)
 {
-    char pattern[4096];
+    const uint32_t k = i % nclass;
+
+    snprintf(path, 4096, "%s/%s/%s-%s/%06u.jpg", folder, half, pattern_of(k, nclass)->name, shape_of(k, nclass)->name,
+             i / nclass);
+}
+
+/* A data set of the same files is drawn over. */
+static bool may_draw(const char *folder, const char *half, uint32_t nclass, uint32_t count)
+{
+    char path[4096];
+    uint32_t same = 0;
     glob_t found;
 
-    snprintf(pattern, sizeof pattern, "%s/%s/*/*", folder, half);
-    if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
+    snprintf(path, sizeof path, "%s/%s/*/*", folder, half);
+    if (glob(path, GLOB_NOSORT, NULL, &found) != 0)
         return true;
     const size_t n = found.gl_pathc;
     globfree(&found);
-    return n == count || complain("%s/%s: it has %zu files of an older data set, and %u images would be added: remove "
-                                  "the folder, or name another one",
-                                  folder, half, n, count);
+    for (uint32_t i = 0; n == count && i < count; i++) {
+        name_image(path, folder, half, nclass, i);
+        same += access(path, F_OK) == 0;
+    }
+    return same == count ||
+           complain("%s/%s: it has %zu files of another data set; they would be mixed with %u images of %u classes: "
+                    "remove the folder, or name another one",
+                    folder, half, n, count, nclass);
 }
 
 static bool make_half(const char *folder, const char *half, uint32_t nclass, uint32_t count, uint32_t pixels,
@@ -335,10 +351,8 @@ static bool make_half(const char *folder, const char *half, uint32_t nclass, uin
             return false;
     }
     for (uint32_t i = 0; i < count; i++) {
-        const uint32_t k = i % nclass;
-        snprintf(path, sizeof path, "%s/%s/%s-%s/%06u.jpg", folder, half, pattern_of(k, nclass)->name,
-                 shape_of(k, nclass)->name, i / nclass);
-        if (!make_image(path, k, nclass, pixels, random_stream(key, i, 0)))
+        name_image(path, folder, half, nclass, i);
+        if (!make_image(path, i % nclass, nclass, pixels, random_stream(key, i, 0)))
             return false;
     }
     return true;
@@ -358,9 +372,11 @@ int make_data(const char *folder, uint32_t nclass, uint32_t train, uint32_t val,
         complain("%u classes, %u and %u images of %u pixels: %s", nclass, train, val, pixels, wrong);
         return 1;
     }
-    return may_draw(folder, "train", train) && may_draw(folder, "val", val) && make_folder(folder) &&
-                   make_half(folder, "train", nclass, train, pixels, random_stream(seed, 0, 0)) &&
-                   make_half(folder, "val", nclass, val, pixels, random_stream(seed, 1, 0))
-               ? 0
-               : 1;
+    const bool ok = may_draw(folder, "train", nclass, train) && may_draw(folder, "val", nclass, val) &&
+                    make_folder(folder) &&
+                    make_half(folder, "train", nclass, train, pixels, random_stream(seed, 0, 0)) &&
+                    make_half(folder, "val", nclass, val, pixels, random_stream(seed, 1, 0));
+    if (ok)
+        printf("%s: %u images for training and %u for the test, of %u classes\n", folder, train, val, nclass);
+    return ok ? 0 : 1;
 }

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct state {
     struct resume *list;
@@ -203,6 +204,8 @@ void state_load(struct run *r)
         ((struct plait_loss_scale *)r->scale.host)->scale = r->o->loss_scale;
     write_device(s, r);
     if (why != NULL) {
+        if (r->rank == 0)
+            rmdir(r->folder); /* fails unless it is empty */
         complain("%s", why);
         leave(ENDING_ERROR);
     }
