@@ -95,6 +95,17 @@ def a_predicted_step_is_a_trace_of_the_same_step():
     assert begin == on['compute'][-1][1] and abs((end - begin) / end - rows[0]['exposed']) < 1e-9
 
 
+def gradients_of_a_trace_travel_as_they_did():
+    """A trace of float32 gradients that travel as bfloat16 was predicted as if they travelled as float32."""
+    events = [start(0, 0), mark(0, 0, 1, 10 ** 6), event('X', 0, 2, 'bucket 0', bytes=2 * 10 ** 6, type='bfloat16')]
+    half, whole = of_trace(events, '--json'), of_trace(events, '--payload', 'float32', '--json')
+    assert half != whole and half == of_trace(events, '--payload', 'bfloat16', '--json'), (half, whole)
+    assert whole == of_trace(events[:2], '--json')
+    assert 'gradients travel as bfloat16\n' in of_trace(events)
+    assert 'gradients travel as float32\n' in of_trace(events, '--payload', 'float32')
+    assert 'gradients travel as float32\n' in of_trace(events[:2])
+
+
 def a_trace_of_plait_perf_can_be_read():
     with tempfile.TemporaryDirectory() as folder:
         tensors, path = os.path.join(folder, 'list.csv'), os.path.join(folder, 'trace.json')
@@ -302,8 +313,9 @@ def mistakes_are_one_line():
 
 
 sentences.run([a_step_compares_layouts, a_gradient_is_ready_on_the_slowest_rank_in_the_median_of_the_steps,
-               a_predicted_step_is_a_trace_of_the_same_step, a_trace_of_plait_perf_can_be_read,
-               every_model_can_be_read, a_curve_over_ranks, a_sweep_finds_the_winner_and_the_crossings,
+               a_predicted_step_is_a_trace_of_the_same_step, gradients_of_a_trace_travel_as_they_did,
+               a_trace_of_plait_perf_can_be_read, every_model_can_be_read, a_curve_over_ranks,
+               a_sweep_finds_the_winner_and_the_crossings,
                what_was_not_simulated_is_said, the_question_is_part_of_the_json,
                what_would_take_minutes_is_refused_and_the_rest_shows_progress, a_what_if_is_beside_the_machine,
                a_change_may_have_blanks_and_units, the_change_that_helps_most_is_named,

@@ -40,6 +40,7 @@ static bool of_list(const struct tensors *t, const struct simulate_options *o, s
     if (t->forward == NULL)
         return complain("--step %s: its header has no forward,backward, the FLOPs of a sample", o->step);
     m->n = t->n;
+    m->payload = PLAIT_NDTYPE;
     m->tensors = allocate(t->n, sizeof *m->tensors);
     m->ready = allocate(t->n, sizeof *m->ready);
     uint64_t *ready = allocate(t->n, sizeof *ready);

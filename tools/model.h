@@ -12,6 +12,7 @@ struct model { /* in the order in which the gradients are registered (plait/fusi
     struct plait_tensor *tensors; /* [n] */
     uint64_t *ready;              /* [n] picoseconds from the step's start */
     uint64_t elements, compute;   /* of all gradients; of a step, in picoseconds */
+    enum plait_dtype payload;     /* type in which float32 gradients travel; PLAIT_NDTYPE: their own */
     char about[96];               /* "for 64 samples" */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Of a trace count two kinds of events: a rank's computation until its first gradient, which begins with the step, and
- * an instant for each gradient that is ready.
+ * an instant for each gradient that is ready. Buckets say in which type gradients travel.
  */
 #include "model.h"
 
@@ -32,6 +32,7 @@ struct reader {
     size_t bytes;
     struct moment *starts, *marks;
     size_t nstart, nmark;
+    bool travels[PLAIT_NDTYPE]; /* types of buckets */
     struct model *model;
 };
 
@@ -103,7 +104,20 @@ static bool read_event(struct reader *r, size_t event, const json_t *e)
         return read_mark(r, event, e);
     if (phase != NULL && name != NULL && strcmp(phase, "X") == 0 && strcmp(name, MODEL_STEP) == 0)
         return read_moment(r, event, e, &r->starts[r->nstart++]);
+    const char *of = json_string_value(json_object_get(json_object_get(e, "args"), "type"));
+    const int type = of != NULL ? plait_dtype_find(of) : -1;
+    if (type >= 0)
+        r->travels[type] = true;
     return true;
+}
+
+/* Of a fusion all float32 gradients have one payload type. */
+static enum plait_dtype find_payload(const struct reader *r)
+{
+    return r->travels[PLAIT_FLOAT32]    ? PLAIT_NDTYPE
+           : r->travels[PLAIT_BFLOAT16] ? PLAIT_BFLOAT16
+           : r->travels[PLAIT_FLOAT16]  ? PLAIT_FLOAT16
+                                        : PLAIT_NDTYPE;
 }
 
 /* ---- Steps ------------------------------------------------------------------------------------------- */
@@ -217,6 +231,7 @@ bool model_of_trace(const char *name, const char *text, size_t bytes, struct mod
     if (ok && r.nmark == 0)
         ok = complain("%s: it has no gradients that are ready; " REMEDY, name);
     json_decref(root);
+    m.payload = find_payload(&r);
     ok = ok && find_times(&r, &m);
     free(r.starts);
     free(r.marks);

@@ -152,6 +152,9 @@ static void print_cuts(const struct result *r)
     for (uint32_t i = 0; i < r->ncut; i++)
         printf("%s %" PRIu32, i > 0 ? "," : "", r->cuts[i]);
     printf(".\n");
+    if (r->ncut > 0)
+        printf("A bucket begins at each of these gradients, which are counted from 0 in the order of their registration"
+               " (of a list: from its end).\n");
 }
 
 static void print_worth(const struct task *t, int k)
@@ -225,8 +228,9 @@ void points_print(const struct task *t, const struct alone *alone, uint32_t nalo
         return;
     }
     if (has_steps(t))
-        printf("%s: %" PRIu64 " elements in %" PRIu32 " tensors; a rank computes %.3f ms %s\n", t->options->step,
-               m->elements, m->n, 1e-9 * (double)m->compute, m->about);
+        printf("%s: %" PRIu64 " elements in %" PRIu32 " tensors; a rank computes %.3f ms %s; gradients travel as %s\n",
+               t->options->step, m->elements, m->n, 1e-9 * (double)m->compute, m->about,
+               plait_dtype_name(m->payload != PLAIT_NDTYPE ? m->payload : m->tensors[0].type));
     print_heading(t);
     print_table(t);
     print_large(t);

@@ -110,9 +110,9 @@ static void read_points(struct task *t)
 
 static enum plait_dtype payload_of(const struct simulate_options *o)
 {
-    const int type = o->payload != NULL ? plait_dtype_find(o->payload) : PLAIT_NDTYPE;
+    const int type = plait_dtype_find(o->payload);
 
-    if (o->payload != NULL && type != PLAIT_FLOAT32 && type != PLAIT_FLOAT16 && type != PLAIT_BFLOAT16)
+    if (type != PLAIT_FLOAT32 && type != PLAIT_FLOAT16 && type != PLAIT_BFLOAT16)
         option_misuse("--payload %s: must be float32, float16 or bfloat16", o->payload);
     return type == PLAIT_FLOAT32 ? PLAIT_NDTYPE : (enum plait_dtype)type;
 }
@@ -141,11 +141,9 @@ static bool predict_step(const struct task *t, struct plait_forecast *f, const s
                          uint32_t *ncut, struct plait_training_bucket *buckets, struct plait_step_time *out)
 {
     const struct model *m = &t->model;
-    struct plait_training training = { .tensors = m->tensors,
-                                       .ready = m->ready,
-                                       .ntensor = m->n,
-                                       .compute = m->compute,
-                                       .payload = payload_of(t->options) };
+    struct plait_training training = {
+        .tensors = m->tensors, .ready = m->ready, .ntensor = m->n, .compute = m->compute, .payload = m->payload
+    };
 
     if (!make_layout(t, f, l, cuts, &training))
         return false;
@@ -359,6 +357,8 @@ int step_run(const struct scene *scenes, int nscene, const struct plait_shape *s
     read_points(&t);
     if (o->step != NULL && !model_load(o, &t.model))
         return 2;
+    if (o->payload != NULL)
+        t.model.payload = payload_of(o);
     bool ok = true;
     for (int k = 0; ok && k < nscene; k++)
         ok = predict_all(&t, k);
