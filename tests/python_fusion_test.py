@@ -87,7 +87,9 @@ def wrong_use_is_named():
     def body(rank, uid):
         with plait.Comm.create(1, rank, uid) as comm:
             wrong(plait.ArgError, 'payload is', lambda: comm.fusion({'a': (1, 'float32')}, payload='int7'))
-            wrong(plait.ArgError, 'layout is', lambda: comm.fusion({'a': (1, 'float32')}, layout='computed'))
+            two = {'a': (1, 'float32'), 'b': (1, 'float32')}  # with -4 they had one bucket
+            for layout in ('computed', None, -4, 1 << 64, 2.5, [-1], [(1 << 32) + 1], [1.5], ['a']):
+                wrong(plait.ArgError, 'layout is .*; it must be', lambda at=layout: comm.fusion(two, layout=at))
             wrong(plait.ArgError, 'ntensor is 0', lambda: comm.fusion({}))
             wrong(TypeError, 'tensors is of type list; it must be a dict', lambda: comm.fusion([(1, 'float32')]))
             wrong(TypeError, 'name 0 of a tensor is of type int', lambda: comm.fusion({0: (1, 'float32')}))

@@ -215,8 +215,8 @@ def what_cannot_be_fused_is_refused():
                 ('payload is .float31.; it must be', lambda: fuse(copy.deepcopy(layer), payload='float31')),
                 ('payload is torch.float32; it must be torch.bfloat16', lambda: fuse(layer, payload=torch.float32)),
                 ('payload is torch.int8; it must be torch.bfloat16', lambda: fuse(layer, payload=torch.int8)),
-                ('layout is -1; bytes', lambda: fuse(layer, layout=-1)),
-                (r'layout is \[5\]; .* from 1 to 2 tensors - 1', lambda: fuse(layer, layout=[5])),
+                ('layout is -1; it must be bytes', lambda: fuse(layer, layout=-1)),
+                (r'layout is \[5\]; .* from 1 to 1; there are 2 tensors', lambda: fuse(layer, layout=[5])),
                 (r'layout is \[2, 1\]; .* must increase', lambda: fuse(DDP(copy.deepcopy(layer)), layout=[2, 1])),
                 ('layout is .ring.; it must be', lambda: fuse(copy.deepcopy(layer), layout='ring'))):
             wrong(plait.ArgError, text, call)

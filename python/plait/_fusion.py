@@ -20,14 +20,18 @@ def layout_of(name, layout):
     """An int is a threshold in bytes, a list of tensor numbers are cuts; or "cubic"."""
     if layout == 'cubic':
         return Layout(rule=CUBIC), None
-    if isinstance(layout, (list, tuple)):
-        cuts = (ctypes.c_uint32 * len(layout))(*map(operator.index, layout))
-        return Layout(rule=CUTS, cuts=cuts, ncut=len(cuts)), cuts
+    several = isinstance(layout, (list, tuple))
     try:
-        return Layout(rule=THRESHOLD, threshold=operator.index(layout)), None
+        numbers = [operator.index(n) for n in (layout if several else [layout])]
     except TypeError:
+        numbers = [-1]
+    if any(not 0 <= n < 1 << (32 if several else 64) for n in numbers):
         raise ArgError(f'{name}: layout is {layout!r}; it must be bytes, a list of the numbers of the first tensors of '
-                       'buckets, or "cubic"') from None
+                       'buckets, or "cubic"')
+    if not several:
+        return Layout(rule=THRESHOLD, threshold=numbers[0]), None
+    cuts = (ctypes.c_uint32 * len(numbers))(*numbers)
+    return Layout(rule=CUTS, cuts=cuts, ncut=len(cuts)), cuts
 
 
 class Fusion:

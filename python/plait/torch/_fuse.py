@@ -144,13 +144,11 @@ def _wrapped(model: torch.nn.Module, options: Dict[str, Any]) -> DistributedData
 
 def _check_layout(layout: Any, ntensor: Optional[int]) -> None:
     """What the library would refuse only in the first backward pass. ntensor: None if not known."""
-    if isinstance(layout, int) and layout < 0:
-        raise ArgError(f'fuse: layout is {layout}; bytes of a bucket must be 0 or more')
     if isinstance(layout, (list, tuple)):
         most = max([0, *layout]) if ntensor is None else ntensor - 1
         if any(a >= b for a, b in zip([0, *layout], layout)) or max([0, *layout]) > most:
-            number = 'the number of tensors' if ntensor is None else f'{ntensor} tensors'
-            raise ArgError(f'fuse: layout is {layout}; its numbers must increase, from 1 to {number} - 1')
+            last = 'the number of tensors - 1' if ntensor is None else f'{most}; there are {ntensor} tensors'
+            raise ArgError(f'fuse: layout is {layout}; its numbers must increase, from 1 to {last}')
 
 
 def fuse(model: torch.nn.Module, *, layout: Any = 4 << 20, payload: Any = None,
@@ -171,12 +169,12 @@ def fuse(model: torch.nn.Module, *, layout: Any = 4 << 20, payload: Any = None,
     parameters = {name: parameter for name, parameter in named if parameter.requires_grad}
     for name, parameter in parameters.items():
         fits('fuse', name, parameter)
-    _check_layout(layout, None if wrapped else len(parameters))
     name = str(payload).replace('torch.', '') if isinstance(payload, torch.dtype) else payload
     try:
         found, cuts = options_of('avg', layout, name, round, reproducible, False, True, False, 'fuse')
     except Error as error:
         raise meant(error) from None
+    _check_layout(layout, None if wrapped else len(parameters))
     if found.payload not in (NO_TYPE, TYPES[torch.bfloat16].number, TYPES[torch.float16].number):
         raise ArgError(f'fuse: payload is {payload}; it must be torch.bfloat16, torch.float16 or None')
     if wrapped:
