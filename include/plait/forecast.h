@@ -113,7 +113,8 @@ PLAIT_API enum plait_status plait_forecast_step(struct plait_forecast *forecast,
  * The cuts with which the last collective ends as early as possible, and of those the fewest. With ready times that
  * were measured, such as those of a plait_fusion_trace(), this tunes a fusion: give it the cuts as PLAIT_LAYOUT_CUTS.
  *
- * training  its layout is ignored. `compute` need only be as late as the last ready time
+ * training  its layout is ignored. `compute` need only be as late as the last ready time. Tensors are in the order in
+ *           which they become ready, as in a fusion; in forward order all of them wait for the first
  * cuts      [training.ntensor] gets the first tensors of all buckets but the first
  * ncut      their number
  * Times between those of simulated sizes are interpolated. If types differ, a bucket's time is that of its bytes in the
@@ -130,7 +131,8 @@ PLAIT_API enum plait_status plait_forecast_cuts(struct plait_forecast *forecast,
  * forward   [n] FLOPs of the forward pass in each tensor's layer; backward likewise
  * n         tensors, in forward order: their gradients become ready from the last to the first
  * rate      FLOPs per second
- * ready     [n] gets the time of each gradient, in the same order: ready[0], the largest, is that of both passes
+ * ready     [n] gets the time of each gradient, in the same order: ready[0], the largest, is that of both passes. In
+ *           plait_training the order is that of the fusion, in which the last comes first
  * Errors: PLAIT_ERR_ARG (rate 0, a time of 2^63 ps or more)
  * Thread: any.
  */

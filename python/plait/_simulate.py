@@ -306,7 +306,9 @@ class Forecast:
 
         f = plait.Forecast(machine, ranks=256, inplace=True)
         algorithm, prediction = f.fastest(64 << 20)
-        f.step(sizes, plait.training_ready(forward, backward, 50e12), compute=0.1).exposed
+        ready = plait.training_ready(forward, backward, 50e12)                       in forward order
+        f.step(sizes[::-1], ready[::-1], compute=ready[0]).exposed                   as a fusion registers gradients
+        f.cuts(sizes[::-1], ready[::-1])                                             for comm.fusion(layout=...)
 
     algorithms  candidates; None: all that fit
     Each algorithm is simulated once at each size. One thread at a time uses a forecast.
@@ -355,7 +357,7 @@ class Forecast:
              payload: typing.Optional[str] = None) -> StepTime:
         """The time of a step of training.
 
-        sizes    elements of each gradient, in the order of their registration
+        sizes    elements of each gradient, in the order of their registration: the last layer's first
         ready    seconds from the step's start until each is ready
         compute  seconds of the forward and the backward pass
         layout   as in Comm.fusion(): bytes of a bucket, a list of cuts, or "cubic"
@@ -372,7 +374,8 @@ class Forecast:
 
     def cuts(self, sizes: typing.Sequence[int], ready: typing.Sequence[float], *, dtype: str = 'float32',
              payload: typing.Optional[str] = None) -> typing.List[int]:
-        """The layout with which the last collective ends as early as possible, for Comm.fusion(); as step()."""
+        """The layout with which the last collective ends as early as possible, for Comm.fusion(). As step(); gradients
+        that are in forward order have no cuts, as all wait for the first."""
         training = _training('cuts', sizes, ready, max(ready, default=0), dtype, payload)
         cuts, n = (ctypes.c_uint32 * max(len(sizes), 1))(), ctypes.c_uint32()
         lib.plait_forecast_cuts(self._handle, ctypes.byref(training), cuts, ctypes.byref(n))
@@ -399,8 +402,8 @@ def _picoseconds(call, what, seconds):
 
 def training_ready(forward: typing.Sequence[int], backward: typing.Sequence[int],
                    rate: float) -> typing.List[float]:
-    """Seconds until each gradient is ready. FLOPs of both passes in each tensor's layer, in forward order; FLOPs per
-    second."""
+    """Seconds until each gradient is ready, the first one last. FLOPs of both passes in each tensor's layer, in forward
+    order; FLOPs per second. For Forecast turn it round."""
     n = len(forward)
     if len(backward) != n or not 0 <= rate < 1 << 63:
         raise ArgError(f'training_ready: {n} and {len(backward)} tensors, rate {rate}; they must be as many, and the '
