@@ -24,6 +24,7 @@ both() {
     same "$1" "$1-direct"
     cmp <(tensors "$1") <(tensors "$1-direct") || fail "$1: another checkpoint"
     [ "$(grep -c '^CUDA graphs: ' "$data/$1.out")" = 1 ] || fail "$1: $(head -6 "$data/$1.out")"
+    grep -q '"graph":true' "$data/$1/log.jsonl" && grep -q '"graph":false' "$data/$1-direct/log.jsonl" || fail "$1: graphs in the log"
 }
 says() { # NAME WORDS
     grep -q "^CUDA graphs: $2" "$data/$1.out" || fail "$1: $(grep graphs "$data/$1.out")"
@@ -33,6 +34,7 @@ few="--pixels 16 --batch 8 --steps 4 --seed 5 --bucket 64K"
 # A pass, two and four for each step; the three precisions; ranks.
 both one $few --micro 8 --payload fp32
 says one 'forward and backward passes, and the weights of passes$'
+run dry --device cuda --graph --dry-run && grep -q '^CUDA graphs: forward and backward' "$data/dry.out" || fail "--dry-run: $(head -6 "$data/dry.out")"
 both bf16 $few --precision bf16 --micro 8
 both fp16 $few --precision fp16 --payload fp16 --micro 8
 both two $few --payload fp32

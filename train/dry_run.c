@@ -150,6 +150,18 @@ void memory_text(const struct run *r, char *out, size_t room)
              gpu && r->o->graph ? "; the driver's for CUDA graphs is not counted" : "");
 }
 
+const char *graphs_text(const struct run *r)
+{
+    if (!r->o->graph || r->stream == NULL)
+        return NULL;
+    if (r->o->sync_norm && r->nrank > 1)
+        return "the weights of passes; not the passes, as --sync-batch-norm sums on the host";
+    if (r->o->reproducible && r->npass > 1)
+        return "forward passes, the last backward pass, the weights of passes; not the other backward passes, which "
+               "with --reproducible write to places of their own";
+    return "forward and backward passes, and the weights of passes";
+}
+
 /* An exchange takes about as long as an all-reduce of the weights, and nothing hides it. */
 static void print_elastic(struct calibration *c)
 {
@@ -223,6 +235,8 @@ void dry_run(struct run *r)
                (unsigned long long)r->epoch_steps, plural(r->epoch_steps));
         memory_text(r, memory, sizeof memory);
         printf("%s\n", memory);
+        if (graphs_text(r) != NULL)
+            printf("CUDA graphs: %s\n", graphs_text(r));
     }
     time_passes(&c);
     if (r->fusion != NULL)

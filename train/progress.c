@@ -95,6 +95,7 @@ static void log_start(struct progress *p, const struct run *r)
                         o->elastic >= 0 ? json_string(plait_elastic_name((enum plait_elastic_mode)o->elastic))
                                         : json_null());
     json_object_set_new(object, "device", json_string(r->device->about));
+    json_object_set_new(object, "graph", json_boolean(r->o->graph && r->stream != NULL));
     json_object_set_new(object, "precision", json_string(options_precision(o)));
     json_object_set_new(object, "payload", json_string(plait_dtype_name(o->payload)));
     json_object_set_new(object, "ranks", json_integer(r->nrank));

@@ -165,6 +165,8 @@ void state_load(struct run *r);
 
 /** Describe what a rank's memory is used for. */
 void memory_text(const struct run *r, char *out, size_t room);
+/** What of a step is CUDA graphs; NULL: nothing. */
+const char *graphs_text(const struct run *r);
 /** Print what a run would be like, after a calibration of 2 seconds. */
 void dry_run(struct run *r);
 

@@ -461,16 +461,6 @@ static int evaluate_only(struct run *r)
 
 /* ---- the program ------------------------------------------------------------------------------- */
 
-static const char *what_graphs_have(const struct run *r)
-{
-    if (r->o->sync_norm && r->nrank > 1)
-        return "the weights of passes; not the passes, as --sync-batch-norm sums on the host";
-    if (r->o->reproducible && r->npass > 1)
-        return "forward passes, the last backward pass, the weights of passes; not the other backward passes, which "
-               "with --reproducible write to places of their own";
-    return "forward and backward passes, and the weights of passes";
-}
-
 static void describe(const struct run *r)
 {
     const struct options *o = r->o;
@@ -488,8 +478,8 @@ static void describe(const struct run *r)
                  plural(o->epochs), (unsigned long long)r->epoch_steps, plural(r->epoch_steps), r->folder);
     progress_say(r->progress, "%s, %s%s", r->device->about, options_precision(o), o->tf32 ? " with TF32" : "");
     progress_say(r->progress, "%s", memory);
-    if (o->graph && r->stream != NULL)
-        progress_say(r->progress, "CUDA graphs: %s", what_graphs_have(r));
+    if (graphs_text(r) != NULL)
+        progress_say(r->progress, "CUDA graphs: %s", graphs_text(r));
     if (o->resume != NULL)
         progress_say(r->progress, "goes on from step %llu, %s", (unsigned long long)r->step, r->recalled.path);
     if (o->precision == PRECISION_BF16 && !o->cuda && !device_cpu_bf16_fast())
