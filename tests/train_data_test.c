@@ -394,6 +394,9 @@ static void figures_say_who_waited(void **state)
     assert_true(loader_next(l, &m));
     const struct loader_figures first = loader_figures(l);
     assert_true(first.given == 1 && first.late <= 1);
+    assert_true(comes_true(loader_broken(l, NULL) == (1 + o.queue) * o.micro));
+    const double idle = loader_figures(l).idle;
+    assert_true(comes_true(loader_figures(l).idle > idle)); /* a wait counts while it lasts: it was 110 % of a step */
     for (uint64_t given = 1; given < 10; given++) {
         assert_true(comes_true(loader_broken(l, NULL) == (given + o.queue) * o.micro));
         assert_true(loader_next(l, &m));

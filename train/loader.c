@@ -43,7 +43,8 @@ struct loader {
     uint32_t busy;  /* threads that decode an image */
     bool *broken;   /* [samples] already named */
 
-    struct loader_figures figures; /* idle: of all threads */
+    uint32_t idle;                 /* threads that wait because all slots are full */
+    struct loader_figures figures; /* idle: of all threads, less the time at which each one that waits began */
 };
 
 static uint32_t micros_of_step(const struct loader *l)
@@ -211,11 +212,12 @@ static bool may_begin(const struct loader *l)
 static void wait_for_work(struct loader *l)
 {
     while (!l->stopping && !may_begin(l)) {
-        const double start = plait_clock();
         const bool full = any_left(l);
+        l->idle += full;
+        l->figures.idle -= full * plait_clock();
         pthread_cond_wait(&l->work, &l->lock);
-        if (full)
-            l->figures.idle += plait_clock() - start;
+        l->figures.idle += full * plait_clock();
+        l->idle -= full;
     }
 }
 
@@ -386,8 +388,8 @@ struct loader_figures loader_figures(struct loader *l)
 {
     pthread_mutex_lock(&l->lock);
     struct loader_figures f = l->figures;
+    f.idle = (f.idle + l->idle * plait_clock()) / l->options.threads;
     pthread_mutex_unlock(&l->lock);
-    f.idle /= l->options.threads;
     return f;
 }
 
