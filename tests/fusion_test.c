@@ -500,6 +500,8 @@ static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
     o.payload = PLAIT_NDTYPE;
     o.layout = (struct plait_layout){ PLAIT_LAYOUT_CUTS, 0, cuts, 1 };
     CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("layout.cuts[0] is 2"));
+    o.layout.rule = PLAIT_LAYOUT_THRESHOLD;
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("layout.ncut is 1, but layout.rule is not "));
     o.layout = (struct plait_layout){ PLAIT_LAYOUT_THRESHOLD, 0, NULL, 0 };
     tensors[1].count = 0;
     CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("tensor 1 'b': count is 0; of int32 1 to "));

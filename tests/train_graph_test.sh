@@ -71,7 +71,9 @@ complains 2 '--graph has an effect only with --device cuda; leave it out' "$data
 if [ $# -gt 1 ]; then # calls that fail
     for call in cuStreamBeginCapture_v2 cuStreamEndCapture cuGraphInstantiateWithFlags cuGraphLaunch; do
         PLAIT_STANDIN_REFUSE=$call run refused --device cuda $few --graph && fail "$call was refused"
-        grep -q -e "--device cuda: ${call%_v2}: unknown error (CUDA_ERROR_UNKNOWN): use --no-graph" "$data/refused.out" || fail "$call: $(cat "$data/refused.out")"
+        remedy='use --no-graph'
+        [ $call != cuGraphLaunch ] || remedy='a graph or earlier work on the GPU failed; --no-graph tells which'
+        grep -q -e "--device cuda: ${call%_v2}: unknown error (CUDA_ERROR_UNKNOWN): $remedy" "$data/refused.out" || fail "$call: $(cat "$data/refused.out")"
     done
     PLAIT_STANDIN_REFUSE=cuGraphInstantiateWithFlags PLAIT_STANDIN_REFUSE_WITH=2 run refused --device cuda $few --graph && fail "no memory for graphs"
     grep -q 'no memory left for CUDA graphs: use --no-graph, or a smaller --micro' "$data/refused.out" || fail "no memory: $(cat "$data/refused.out")"

@@ -357,7 +357,7 @@ static const struct row rows[] = {
     { .option = OPTION_TO(HELP, "help", NULL, NULL, "this text") },
 
     GROUP("make-data"),
-    NUMBERED("classes", classes, 2, 100, "number of classes (10)", .need = &drawing),
+    NUMBERED("classes", classes, 2, 48, "number of classes, 2 to 48 (10)", .need = &drawing),
     NUMBERED("train-images", train_images, 1, 1e7, "images for training (2000)", .need = &drawing),
     NUMBERED("val-images", val_images, 1, 1e7, "images for the test (500)", .need = &drawing),
 };

@@ -12,6 +12,11 @@
 
 static enum plait_status check_layout(const struct plait_layout *l, uint32_t ntensor)
 {
+    if (l->rule != PLAIT_LAYOUT_CUTS && l->ncut > 0)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_fusion_create: layout.ncut is %u, but layout.rule is not "
+                          "PLAIT_LAYOUT_CUTS; set the rule",
+                          l->ncut);
     if (l->rule == PLAIT_LAYOUT_CUTS && l->cuts == NULL && l->ncut > 0)
         return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: layout.cuts is NULL, layout.ncut is %u", l->ncut);
     for (uint32_t i = 0; l->rule == PLAIT_LAYOUT_CUTS && i < l->ncut; i++)

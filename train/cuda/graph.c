@@ -55,7 +55,11 @@ struct device_graph *cuda_record_end(struct device *device)
 
 void cuda_replay(struct device *device, const struct device_graph *graph)
 {
-    must(plait_cuda.graph_launch(graph->made, device->stream), "cuGraphLaunch");
+    const int status = plait_cuda.graph_launch(graph->made, device->stream);
+
+    if (status != DRIVER_OK)
+        cuda_must(plait_cuda_say("%s: a graph or earlier work on the GPU failed; --no-graph tells which",
+                                 plait_cuda_why(status, "cuGraphLaunch")));
 }
 
 void cuda_graphs_destroy(struct cuda *cuda)
