@@ -1041,6 +1041,31 @@ static void a_broken_link_is_blamed_after_a_while(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+static atomic_bool has_aborted;
+
+static int blame_what_aborted(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    if (rank == 1) {
+        CHECK(plait_comm_abort(*comm, "out of paper") == PLAIT_OK);
+        has_aborted = true;
+    } else {
+        CHECK(comes_true(has_aborted));
+        CHECK(plait_comm_blame(*comm, PLAIT_ERR_PEER, 1, "rank 1 died") == PLAIT_ERR_FAILED);
+        CHECK(strstr(plait_last_error(), "aborted by rank 1: out of paper") != NULL);
+    }
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+/* Where its death was seen first, a rank that had said why it ends was only said to have died. */
+static void an_abort_is_told_rather_than_the_death_that_follows(void **state)
+{
+    const struct ranks r = ranks_of(1, 2, blame_what_aborted, NULL);
+
+    assert_int_equal(ranks_run(&r), 0);
+}
+
 int main(void)
 {
     struct CMUnitTest tests[] = {
@@ -1072,6 +1097,7 @@ int main(void)
         test_of_ranks(a_rank_that_dies_while_descriptors_pass_is_named, 4, 1, .options.deadline = 10, .no_comm = true),
         test_of_ranks(a_rank_with_another_root_for_whom_nobody_waits_is_found, 3, 1, .options.deadline = 10),
         cmocka_unit_test(a_death_is_told_before_the_deadline_is),
+        test_on_one_host(an_abort_is_told_rather_than_the_death_that_follows),
         test_over_hosts(a_broken_link_is_blamed_after_a_while),
         cmocka_unit_test(a_death_is_not_blamed_on_ranks_that_could_not_create),
     };

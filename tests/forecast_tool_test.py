@@ -98,9 +98,13 @@ def a_predicted_step_is_a_trace_of_the_same_step():
 def gradients_of_a_trace_travel_as_they_did():
     """A trace of float32 gradients that travel as bfloat16 was predicted as if they travelled as float32."""
     events = [start(0, 0), mark(0, 0, 1, 10 ** 6), event('X', 0, 2, 'bucket 0', bytes=2 * 10 ** 6, type='bfloat16')]
-    half, whole = of_trace(events, '--json'), of_trace(events, '--payload', 'float32', '--json')
-    assert half != whole and half == of_trace(events, '--payload', 'bfloat16', '--json'), (half, whole)
-    assert whole == of_trace(events[:2], '--json')
+
+    def rows(of, *arguments):
+        return json.loads(of_trace(of, *arguments, '--json'))['results']
+
+    half, whole = rows(events), rows(events, '--payload', 'float32')
+    assert half != whole and half == rows(events, '--payload', 'bfloat16'), (half, whole)
+    assert whole == rows(events[:2])
     assert 'gradients travel as bfloat16\n' in of_trace(events)
     assert 'gradients travel as float32\n' in of_trace(events, '--payload', 'float32')
     assert 'gradients travel as float32\n' in of_trace(events[:2])

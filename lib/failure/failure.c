@@ -43,19 +43,6 @@ static enum plait_status poison(struct plait_comm *comm, enum plait_status statu
     return plait_fail(status, "%s", copy);
 }
 
-enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status status, uint32_t culprit,
-                                   const char *format, ...)
-{
-    char text[sizeof comm->own->failure];
-    const size_t n = plait_comm_where(comm, status != PLAIT_ERR_PEER, text, sizeof text);
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text + n, sizeof text - n, format, args);
-    va_end(args);
-    return poison(comm, status, text, culprit + 1);
-}
-
 /*
  * Does c's failure concern later operations only? True for an abort, with a culprit, that rank c saw after it had
  * finished the operation in progress here. This rank needs nothing more from rank c, and the next operation fails. A
@@ -82,6 +69,21 @@ enum plait_status plait_probe_failures(struct plait_comm *comm)
             return poison(comm, (enum plait_status)failed, c->failure, c->culprit);
     }
     return PLAIT_OK;
+}
+
+enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status status, uint32_t culprit,
+                                   const char *format, ...)
+{
+    char text[sizeof comm->own->failure];
+    const size_t n = plait_comm_where(comm, status != PLAIT_ERR_PEER, text, sizeof text);
+    va_list args;
+
+    if (status == PLAIT_ERR_PEER && plait_probe_failures(comm) != PLAIT_OK) /* a rank that ended may have said why */
+        return comm->failed;
+    va_start(args, format);
+    vsnprintf(text + n, sizeof text - n, format, args);
+    va_end(args);
+    return poison(comm, status, text, culprit + 1);
 }
 
 void plait_comm_announce_abort(struct plait_comm *comm, const char *reason, bool revoked)
