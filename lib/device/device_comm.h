@@ -99,9 +99,6 @@ struct plait_notification { /* a message to another rank: send(link, number) */
     void (*send)(struct plait_link *link, uint32_t number);
 };
 
-/* GPUs of some ranks are not known yet; some ranks share a GPU; each has its own. */
-enum plait_together { PLAIT_NOT_SHOWN, PLAIT_TOGETHER, PLAIT_APART };
-
 struct plait_device_comm {
     const struct plait_device_plugin *plugin;
     int device;
@@ -138,8 +135,7 @@ struct plait_device_comm {
     struct plait_device_memory *memory;
     uint32_t nstaging; /* messages to other hosts that wait for this rank's own queues (transports/staged.c) */
 
-    enum plait_together together;
-    struct plait_whole *whole; /* device_whole.c; NULL: not needed yet */
+    struct plait_whole *whole; /* device_whole.c; NULL: not needed yet, or some ranks' GPUs are not known */
 
     struct plait_comm *comm; /* for the watch (device_watch.c) */
     struct plait_device_comm *next;

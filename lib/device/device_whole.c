@@ -79,7 +79,7 @@ static void enter(struct plait_whole *w, const struct plait_comm *comm, uint32_t
 }
 
 /* Which ranks share a GPU? It is known, on all ranks alike, when each has shown its own. */
-static enum plait_status find_groups(struct plait_comm *comm, enum plait_together *out)
+static enum plait_status find_groups(struct plait_comm *comm)
 {
     for (uint32_t r = 0; r < comm->nrank; r++)
         if (gpu_of(comm, r) == 0)
@@ -98,8 +98,7 @@ static enum plait_status find_groups(struct plait_comm *comm, enum plait_togethe
         if (w->group[r] == w->leaders.me)
             w->members[w->nmember++] = r;
     }
-    const bool apart = (w->leaders.n > 1 && w->largest == 1) || w->largest > MOST_MEMBERS;
-    *out = apart ? PLAIT_APART : PLAIT_TOGETHER;
+    w->apart = (w->leaders.n > 1 && w->largest == 1) || w->largest > MOST_MEMBERS;
     return PLAIT_OK;
 }
 
@@ -109,7 +108,7 @@ static bool is_served(const struct plait_run *run, const struct plait_whole *w)
     const struct plait_op_plan *o = run->o;
     const bool canonical = o->geometry.combines && (run->comm->reproducible || o->call.reproducible);
 
-    return w->leaders.n == 1 || (!o->vform && (w->ordered || !canonical));
+    return !w->apart && (w->leaders.n == 1 || (!o->vform && (w->ordered || !canonical)));
 }
 
 uint32_t plait_device_whole_awaited(const struct plait_run *run, uint32_t *ranks, uint32_t most)
@@ -190,36 +189,27 @@ static enum plait_status plan_leaders(struct plait_run *run, struct plait_whole 
     return status;
 }
 
-/* All operands are known. */
+/* All operands are known; and once more, when the leaders' plan has run. */
 static enum plait_status lead(struct plait_run *run, struct plait_whole *w)
 {
-    struct plait_comm *comm = run->comm;
+    const bool spreads = run->inner.state == PLAIT_INNER_DONE;
     struct plait_device_list l = { .run = run,
                                    .w = w,
-                                   .phase = w->leaders.n == 1 ? PLAIT_LIST_WHOLE : PLAIT_LIST_GATHER };
+                                   .phase = spreads             ? PLAIT_LIST_SPREAD
+                                            : w->leaders.n == 1 ? PLAIT_LIST_WHOLE
+                                                                : PLAIT_LIST_GATHER };
     enum plait_status status = l.phase == PLAIT_LIST_GATHER ? plan_leaders(run, w) : PLAIT_OK;
 
     if (status == PLAIT_OK)
         status = plait_device_list(&l);
     if (status == PLAIT_OK)
-        status = plait_probe_failures(comm);
+        status = plait_probe_failures(run->comm);
     if (status != PLAIT_OK)
         return status;
-    for (uint32_t i = 1; i < w->nmember; i++)
+    for (uint32_t i = 1; i < w->nmember && !spreads; i++)
         plait_device_await(link_to(run, w->members[i]), link_to(run, w->members[i])->next_in);
     launch(&l);
     return PLAIT_OK;
-}
-
-/* The leaders' plan has run. */
-static enum plait_status spread(struct plait_run *run, struct plait_whole *w)
-{
-    struct plait_device_list l = { .run = run, .w = w, .phase = PLAIT_LIST_SPREAD };
-    const enum plait_status status = plait_device_list(&l);
-
-    if (status == PLAIT_OK)
-        launch(&l);
-    return status;
 }
 
 /* The other ranks hear of it when all is on the stream. */
@@ -237,7 +227,6 @@ static void answer(struct plait_run *run, const struct plait_whole *w)
 static enum plait_status turn_leader(struct plait_run *run, struct plait_whole *w, bool *moved, bool *ended)
 {
     const struct plait_comm *comm = run->comm;
-    enum plait_status status;
 
     for (uint32_t i = 0; i < w->nmember; i++) {
         struct plait_operands o = { run->in, run->out };
@@ -255,7 +244,7 @@ static enum plait_status turn_leader(struct plait_run *run, struct plait_whole *
     }
     if (w->ntaken < w->nmember || !plait_device_works(comm))
         return PLAIT_OK;
-    status = run->inner.state == PLAIT_INNER_DONE ? spread(run, w) : lead(run, w);
+    const enum plait_status status = lead(run, w);
     *ended = status == PLAIT_OK && run->inner.state != PLAIT_INNER_ASKED;
     if (*ended)
         answer(run, w);
@@ -338,15 +327,12 @@ static enum plait_status turn_other(struct plait_run *run, struct plait_whole *w
 enum plait_status plait_device_whole_turn(struct plait_run *run, bool *moved, bool *ended)
 {
     struct plait_comm *comm = run->comm;
-    struct plait_device_comm *d = comm->device;
-    enum plait_status status = PLAIT_OK;
+    const enum plait_status status = comm->device->whole == NULL ? find_groups(comm) : PLAIT_OK;
+    struct plait_whole *w = comm->device->whole;
 
-    if (d->together == PLAIT_NOT_SHOWN)
-        status = find_groups(comm, &d->together);
-    run->whole = d->together == PLAIT_NOT_SHOWN || (d->together == PLAIT_TOGETHER && is_served(run, d->whole));
-    if (status != PLAIT_OK || !run->whole || d->together == PLAIT_NOT_SHOWN)
+    run->whole = w == NULL || is_served(run, w);
+    if (w == NULL || !run->whole)
         return status;
-    struct plait_whole *w = d->whole;
     if (w->sequence != comm->sequence) {
         w->sequence = comm->sequence;
         plait_progress_whole(&comm->own->ring, comm->sequence);

@@ -42,6 +42,7 @@ struct plait_whole {
     uint32_t *size;          /* [leaders.n] ranks of each group */
     uint32_t largest;
     uint32_t nmember, *members; /* this rank's group */
+    bool apart;                 /* each rank has its own GPU, or too many share one: there are no leaders */
     bool ordered;               /* the canonical order is that of the groups, and in each that of its ranks */
 
     uint64_t sequence;        /* of the operation that the rest is about */
