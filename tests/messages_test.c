@@ -172,40 +172,6 @@ static void a_message_is_sent_when_all_of_its_slices_are(void **state)
     run(1, 2, send_in_any_order, NULL); /* single copy: read where it lies */
 }
 
-/* What the kernel copies goes in pieces of PLAIT_MESSAGE_TOGETHER slices: two whole ones and a word. */
-static int send_together(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    const size_t n = 2 * PLAIT_MESSAGE_TOGETHER * PLAIT_MESSAGE_SLICE / sizeof(int32_t) + 1;
-    const uint64_t slices = 2 * PLAIT_MESSAGE_TOGETHER + 1;
-    int32_t *v = malloc(n * sizeof *v);
-    struct plait_comm_stats before, after;
-
-    CHECK(v != NULL);
-    memset(v, 0, n * sizeof *v);
-    plait_comm_stats(*comm, &before);
-    if (rank == 0) {
-        fill(v, n, 0, 1, 1);
-        CHECK(plait_send(*comm, v, n, PLAIT_INT32, 1, NULL) == PLAIT_OK);
-        plait_comm_stats(*comm, &after);
-        CHECK(after.messages - before.messages ==
-              (atomic_load(&(*comm)->peers[1].control->reads) && !RANKS_ON_HOSTS ? 3 : slices));
-    } else {
-        CHECK(plait_recv(*comm, v, n, PLAIT_INT32, 0, NULL) == PLAIT_OK && holds(v, n, 0, 1, 1) == 0);
-    }
-    free(v);
-    return 0;
-}
-
-static void slices_that_the_kernel_copies_go_together(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = send_together, .processes = true };
-
-    setenv("PLAIT_CMA", "1", 1); /* else the copy mode is what takes less time here */
-    const unsigned failed = ranks_run(&r);
-    unsetenv("PLAIT_CMA");
-    assert_int_equal(failed, 0);
-}
-
 /* What was sent arrives although the sender has left, and its process has ended. */
 static int send_and_leave(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -692,7 +658,6 @@ int main(void)
         cmocka_unit_test(messages_of_any_size_arrive),
         cmocka_unit_test(a_message_is_sent_when_all_of_its_slices_are),
         cmocka_unit_test(who_receives_a_long_message_sends_between_its_slices),
-        cmocka_unit_test(slices_that_the_kernel_copies_go_together),
         cmocka_unit_test(a_message_outlives_its_sender),
         cmocka_unit_test(small_messages_have_records),
         test_of_both(messages_and_collectives_do_not_wait_for_each_other, 3),

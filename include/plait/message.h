@@ -36,9 +36,9 @@ extern "C" {
  *         message
  * Cost:   up to 352 bytes travel in the mailbox itself. Between processes, messages outside plait_mem_alloc() memory
  *         are copied once more, through staging buffers in slices of 512 KiB. From 8 KiB on the receiver reads them
- *         through the kernel instead, where that takes less time (single copy, PLAIT_CMA), in slices of 4 MiB. So a
- *         send may or may not wait for its receiver, from call to call: two ranks that both send first may work for a
- *         while. With PLAIT_CMA=1 they stall, from 8 KiB on, until the deadline
+ *         through the kernel instead, where that takes less time (single copy, PLAIT_CMA). So a send may or may not
+ *         wait for its receiver, from call to call: two ranks that both send first may work for a while. With
+ *         PLAIT_CMA=1 they stall, from 8 KiB on, until the deadline
  */
 PLAIT_API enum plait_status plait_send(struct plait_comm *comm, const void *in, size_t count, enum plait_dtype type,
                                        uint32_t to, const struct plait_call *call);

@@ -130,24 +130,17 @@ static void end_recv(struct plait_pair *pair, enum plait_status status)
 
 /* ---- Slices ---------------------------------------------------------------------------------------------- */
 
-/* Bytes of the next n slices, or of what is left. */
-static size_t next_bytes(const struct plait_message *m, uint64_t n)
+/* Bytes of the next slice. */
+static size_t next_bytes(const struct plait_message *m)
 {
-    const size_t left = m->bytes - m->slice * PLAIT_MESSAGE_SLICE;
-
-    return m->nslice == 1 || left < n * PLAIT_MESSAGE_SLICE ? left : n * PLAIT_MESSAGE_SLICE;
+    return m->slice + 1 < m->nslice ? PLAIT_MESSAGE_SLICE : m->bytes - m->slice * PLAIT_MESSAGE_SLICE;
 }
 
-static uint64_t slices_of(const struct plait_message *m, size_t bytes)
-{
-    return m->nslice == 1 ? 1 : (bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
-}
-
-/* Offer the next slice, or several that go as one; false: not now. */
+/* Offer the next slice; false: not now. */
 static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait_message *m, enum plait_status *status)
 {
     struct plait_link *link = link_of(comm, m);
-    size_t bytes = next_bytes(m, 1);
+    const size_t bytes = next_bytes(m);
     const char *data = m->data + m->slice * PLAIT_MESSAGE_SLICE;
     const bool small = bytes <= m->space->mailbox;
     bool exposed = m->space->queued || (!small && link->transport->reaches(link, data, bytes, false)), streams = false;
@@ -159,8 +152,6 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         const enum plait_copy_mode mode =
             plait_copy_mode_of(&comm->copies, m->bytes, plait_single_copy(m->space, link, data, bytes));
         exposed = mode == PLAIT_COPY_SINGLE;
-        if (exposed)
-            bytes = next_bytes(m, PLAIT_MESSAGE_TOGETHER);
         streams = mode == PLAIT_COPY_STREAMED;
     }
     if (!small && !exposed) {
@@ -177,7 +168,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         exposed = true;
     m->in_place |= exposed;
     m->last = link->next_out++;
-    plait_message_count(comm, m, slices_of(m, bytes));
+    plait_message_count(comm, m);
     comm->stats.messages++;
     comm->stats.bytes_sent += bytes;
     return true;
@@ -200,25 +191,20 @@ static bool receive(struct plait_comm *comm, struct plait_message *m, struct pla
         return false;
     link->transport->release(link, link->next_in++);
     comm->stats.bytes_copied += bytes;
-    plait_message_count(comm, m, slices_of(m, bytes));
+    plait_message_count(comm, m);
     return true;
 }
 
-/* Take the next slice, or several offered as one. False: none has come, or an error (*status). */
+/* Take the next slice. False: none has come, or an error (*status). */
 static bool take(struct plait_comm *comm, struct plait_message *m, enum plait_status *status)
 {
     struct plait_link *link = link_of(comm, m);
-    size_t bytes = next_bytes(m, 1);
+    const size_t bytes = next_bytes(m);
     char *to = m->data + m->slice * PLAIT_MESSAGE_SLICE;
     size_t sent = bytes;
 
     m->space->order(comm, &m->target);
     const void *data = link->transport->arrived(link, link->next_in, plait_message_print(m), to, &sent);
-
-    if (data != NULL && sent > bytes && sent == next_bytes(m, slices_of(m, sent))) {
-        bytes = sent;
-        data = link->transport->arrived(link, link->next_in, plait_message_print(m), to, &sent);
-    }
     if (data == NULL)
         return false;
     if (PLAIT_GUARDS && sent != bytes) { /* different messages with one fingerprint: 1 in 2^32 */

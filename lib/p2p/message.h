@@ -22,11 +22,10 @@
 
 #include "request/request.h"
 
-#define PLAIT_MESSAGE_SLICE    ((size_t)512 << 10) /* bytes; both ends must agree */
-#define PLAIT_MESSAGE_TOGETHER 8                   /* slices that go as one in a single copy (CMA) */
-#define PLAIT_MESSAGE_STAGE    4                   /* staging slots of a pair, one slice each */
-#define PLAIT_MESSAGE_PARTS    16                  /* at most, of a staging slot, for shorter slices */
-#define PLAIT_MESSAGE_SMALL    PLAIT_EAGER_SOME    /* bytes; slices up to this have PLAIT_WINDOW slots */
+#define PLAIT_MESSAGE_SLICE ((size_t)512 << 10) /* bytes; both ends must agree */
+#define PLAIT_MESSAGE_STAGE 4                   /* staging slots of a pair, one slice each */
+#define PLAIT_MESSAGE_PARTS 16                  /* at most, of a staging slot, for shorter slices */
+#define PLAIT_MESSAGE_SMALL PLAIT_EAGER_SOME    /* bytes; slices up to this have PLAIT_WINDOW slots */
 
 /* Staging buffers of a pair, in bytes. */
 #define PLAIT_MESSAGE_SMALL_STAGES (PLAIT_WINDOW * PLAIT_MESSAGE_SMALL)
@@ -114,8 +113,8 @@ static inline struct plait_message_record *plait_message_record(const struct pla
     return plait_message_ring_find(&comm->own->messages, m->place);
 }
 
-/* Count n more slices as offered or taken. */
-void plait_message_count(const struct plait_comm *comm, struct plait_message *m, uint64_t n);
+/* Count one more slice as offered or taken. */
+void plait_message_count(const struct plait_comm *comm, struct plait_message *m);
 
 void plait_message_wait_init(struct plait_pair *pair);
 

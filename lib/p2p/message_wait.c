@@ -32,11 +32,11 @@ void plait_message_show(struct plait_request *r)
     plait_message_ring_add(&r->comm->own->messages, m->place, &what, m->began, clamp(m->slice));
 }
 
-void plait_message_count(const struct plait_comm *comm, struct plait_message *m, uint64_t n)
+void plait_message_count(const struct plait_comm *comm, struct plait_message *m)
 {
     struct plait_message_record *record = plait_message_record(comm, m);
 
-    m->slice += n;
+    m->slice++;
     if (record != NULL)
         atomic_store_explicit(&record->slices, clamp(m->slice), memory_order_relaxed);
 }
