@@ -10,7 +10,7 @@
  * the queue on.
  *
  * Addresses of another process are mapped through a handle of their allocation, which the message carries.
- * The mappings are kept (lib/device/device_maps.c).
+ * The mappings are kept (lib/device/device_memory.c).
  */
 #include "../lib/device/device_comm.h"
 #include "../lib/device/device_whole.h"

@@ -7,7 +7,7 @@
  * caller drives pending operations. drive.c is one turn of everything that is pending in a communicator.
  *
  * For fusion, optim and elastic: agree.c lets all ranks agree that each is ready and gave the same options. object.c
- * has what these need of their communicator, owner.c begins its operations, device_work.c puts work on a GPU.
+ * has what these need of their communicator, with its work on a GPU; owner.c begins its operations.
  *
  * A call checks its arguments first and changes nothing when one is wrong. Then it runs at once, or becomes a
  * request.

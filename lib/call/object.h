@@ -117,7 +117,7 @@ size_t plait_object_sums_at(const struct plait_request *r, size_t start);
 /* Wait until it has ended, if it was started, and free it. NULL is allowed. */
 void plait_object_drop(struct plait_request **r);
 
-/* ---- Work on a GPU (device_work.c) ------------------------------------------------------------------------- */
+/* ---- Work on a GPU ----------------------------------------------------------------------------------------- */
 
 /*
  * It goes on the caller's stream, or on the comm's own queue, between begin and end. The comm's lock is held from begin

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The room device: GPUs as a memory space (gpu_space.c), and the state of a communicator on a GPU, made at the first
- * call with memory of that GPU. device_maps.c maps other processes' memory, device_memory.c allocates, device_queue.c
+ * call with memory of that GPU. device_memory.c allocates and maps other processes' memory, device_queue.c
  * enqueues, device_watch.c releases the streams of a communicator that has failed. device_whole.c runs the part of
  * collectives that ranks on one GPU share, by the list of device_list.c.
  *
@@ -253,7 +253,7 @@ enum plait_status plait_device_status(struct plait_comm *comm);
 enum plait_status plait_device_watch(struct plait_device_comm *d);
 void plait_device_unwatch(struct plait_device_comm *d);
 
-/* ---- device_maps.c ------------------------------------------------------------------------------------------ */
+/* ---- Mappings ------------------------------------------------------------------------------------------------ */
 
 /*
  * Memory of other processes' devices, mapped into this process. A driver counts how often one allocation is mapped. It

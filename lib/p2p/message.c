@@ -4,8 +4,6 @@
 #include "comm/port.h"
 #include "failure/failure.h"
 
-#include <string.h>
-
 static struct plait_link *link_of(const struct plait_comm *comm, const struct plait_message *m)
 {
     return comm->peers[m->peer].link[m->space->messages];

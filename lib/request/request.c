@@ -10,7 +10,6 @@
 #include "failure/failure.h"
 #include "progress/progress.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
