@@ -18,20 +18,16 @@ struct plait_slots {
     bool right;                 /* false: there was no valid call */
     bool in_packed, out_packed; /* contiguous blocks: the call gave no starts */
     struct plait_sizes sizes;
-    size_t in_bytes, out_bytes; /* extents */
-    ptrdiff_t place;            /* bytes from OUT to IN if in place; PTRDIFF_MIN: there is no in-place form */
-    size_t numbers[];           /* [4][nrank] targets of sizes, and [nrank] scratch */
+    ptrdiff_t place;  /* bytes from OUT to IN if in place; PTRDIFF_MIN: there is no in-place form */
+    size_t numbers[]; /* [4][nrank] targets of sizes, and [nrank] scratch */
 };
 
 static struct plait_slots *create(uint32_t n)
 {
-    struct plait_slots *s = malloc(sizeof *s + (size_t)5 * n * sizeof *s->numbers);
+    struct plait_slots *s = calloc(1, sizeof *s + (size_t)5 * n * sizeof *s->numbers);
 
     if (s != NULL)
-        *s = (struct plait_slots){ .sizes = { .in = s->numbers,
-                                              .in_at = s->numbers + n,
-                                              .out = s->numbers + 2 * n,
-                                              .out_at = s->numbers + 3 * n } };
+        plait_sizes_lie_at(&s->sizes, s->numbers, n);
     return s;
 }
 
@@ -163,7 +159,7 @@ static __attribute__((noinline)) enum plait_status place(struct plait_comm *comm
         return plait_cannot_begin(comm, plait_fail_memory("out of memory for an operation"), a);
     struct plait_slots *s = comm->slots;
     struct plait_sizes *v = &s->sizes;
-    size_t *numbers = s->numbers, out_end = 0;
+    size_t *numbers = s->numbers;
     const size_t size = plait_dtype_size(a->type);
     const uint32_t n = comm->nrank;
 
@@ -172,14 +168,13 @@ static __attribute__((noinline)) enum plait_status place(struct plait_comm *comm
     enum plait_status status =
         place_side(name, "in", in, g->in.nslot, size, numbers, numbers + n, &v->in_end, &v->most);
     if (status == PLAIT_OK)
-        status = place_side(name, "out", out, g->out.nslot, size, numbers + 2 * n, numbers + 3 * n, &out_end, &v->most);
+        status =
+            place_side(name, "out", out, g->out.nslot, size, numbers + 2 * n, numbers + 3 * n, &v->out_end, &v->most);
     if (status == PLAIT_OK && out->starts != NULL)
         status = check_apart(name, v->out, v->out_at, g->out.nslot, numbers + 4 * n);
     if (status == PLAIT_OK)
         status = find_own(comm, name, g, size, s);
     v->known = status == PLAIT_OK ? known_most(comm, g, a->root, v) : 0;
-    s->in_bytes = v->in_end * size;
-    s->out_bytes = out_end * size;
     s->in_packed = in->starts == NULL;
     s->out_packed = out->starts == NULL;
     s->key = plait_key(a);
@@ -250,7 +245,8 @@ static inline __attribute__((always_inline)) enum plait_status vform_inside(stru
     if (status != PLAIT_OK)
         return plait_refuse(status);
     const struct plait_slots *s = comm->slots;
-    const size_t in_bytes = s->in_bytes, out_bytes = s->out_bytes;
+    const size_t in_bytes = s->sizes.in_end * plait_dtype_size(a.type);
+    const size_t out_bytes = s->sizes.out_end * plait_dtype_size(a.type);
     a.sizes = &s->sizes;
     a.alias = in_bytes == 0 || out_bytes == 0 || /* nothing overlaps */
               (uintptr_t)a.in - (uintptr_t)a.out == (uintptr_t)s->place;

@@ -79,14 +79,10 @@ static size_t slot_bytes(const struct plait_device_list *l, uint32_t rank, unsig
 
 void plait_device_show_sizes(const struct plait_run *run)
 {
-    const struct plait_geometry *g = &run->o->geometry;
-    const struct plait_sizes *s = &run->sizes;
-    const size_t *const from[] = { s->in, s->in_at, s->out, s->out_at };
     uint64_t *to = sizes_of(run->comm, run->comm->rank);
 
-    for (uint32_t k = 0; k < 4; k++)
-        for (uint32_t i = 0; i < (k < 2 ? g->in.nslot : g->out.nslot); i++)
-            to[k * run->comm->nrank + i] = from[k][i];
+    for (uint32_t i = 0; i < 4 * run->comm->nrank; i++)
+        to[i] = run->sizes.in[i];
 }
 
 /* The operands (side 0) or results of a block in this rank's group. Returns their number. */

@@ -255,12 +255,7 @@ static enum plait_status turn_leader(struct plait_run *run, struct plait_whole *
 
 static size_t out_bytes(const struct plait_run *run)
 {
-    size_t end = 0;
-
-    for (uint32_t i = 0; run->o->vform && i < run->o->geometry.out.nslot; i++)
-        if (run->sizes.out[i] > 0 && run->sizes.out_at[i] + run->sizes.out[i] > end)
-            end = run->sizes.out_at[i] + run->sizes.out[i];
-    return run->o->vform ? plait_op_bytes(run->o, end, false) : run->o->out_bytes;
+    return run->o->vform ? plait_op_bytes(run->o, run->sizes.out_end, false) : run->o->out_bytes;
 }
 
 /* A copy of memory that the driver does not show to the leader's process. *at: the memory, or the copy. */

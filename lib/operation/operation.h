@@ -170,13 +170,22 @@ static inline bool plait_fits(const struct plait_op_plan *o, const struct plait_
 
 /*
  * Variable block sizes (v-forms): elements in each slot of this rank's IN and OUT, and the elements where they start.
+ * The four lie in one array [4][nrank], in this order.
  */
 struct plait_sizes {
     const size_t *in, *in_at, *out, *out_at;
-    size_t most;   /* elements of the largest slot */
-    size_t known;  /* elements of the largest block between two ranks if all ranks know it; else 0 */
-    size_t in_end; /* end of IN, in elements from its start */
+    size_t most;            /* elements of the largest slot */
+    size_t known;           /* elements of the largest block between two ranks if all ranks know it; else 0 */
+    size_t in_end, out_end; /* ends of IN and OUT, in elements from their starts */
 };
+
+static inline void plait_sizes_lie_at(struct plait_sizes *s, const size_t *numbers, uint32_t nrank)
+{
+    s->in = numbers;
+    s->in_at = s->in + nrank;
+    s->out = s->in_at + nrank;
+    s->out_at = s->out + nrank;
+}
 
 /*
  * Callbacks per slice, which overlap with the transfer of other slices. The prologue runs before any rank reads this

@@ -158,26 +158,16 @@ const struct plait_fork_module plait_requests_fork = { .lock = &detach_lock };
 
 static enum plait_status copy_sizes(struct plait_request *r)
 {
-    const struct plait_geometry *g = &r->job.o->geometry;
-    const size_t n = r->comm->nrank;
-    const struct plait_sizes *s = &r->job.sizes;
+    const size_t bytes = 4 * r->comm->nrank * sizeof *r->sizes;
 
     if (r->sizes == NULL) {
         r->comm->stats.allocations++;
-        r->sizes = malloc(4 * n * sizeof *r->sizes);
+        r->sizes = malloc(bytes);
     }
     if (r->sizes == NULL)
         return plait_fail_memory("out of memory for an operation");
-    const size_t *const from[] = { s->in, s->in_at, s->out, s->out_at };
-    for (unsigned k = 0; k < 4; k++) {
-        const uint32_t nslot = k < 2 ? g->in.nslot : g->out.nslot;
-        if (nslot > 0)
-            memcpy(r->sizes + k * n, from[k], nslot * sizeof *r->sizes);
-    }
-    r->job.sizes.in = r->sizes;
-    r->job.sizes.in_at = r->sizes + n;
-    r->job.sizes.out = r->sizes + 2 * n;
-    r->job.sizes.out_at = r->sizes + 3 * n;
+    memcpy(r->sizes, r->job.sizes.in, bytes);
+    plait_sizes_lie_at(&r->job.sizes, r->sizes, r->comm->nrank);
     return PLAIT_OK;
 }
 
