@@ -195,11 +195,6 @@ void plait_work_end(struct plait_comm *comm)
     plait_device_end_operation(comm);
 }
 
-enum plait_status plait_work_status(struct plait_comm *comm)
-{
-    return plait_device_status(comm);
-}
-
 void plait_work_enqueues(struct plait_request *r)
 {
     r->until_executed = false;

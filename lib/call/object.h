@@ -137,9 +137,6 @@ struct plait_queue *plait_work_begin(struct plait_comm *comm);
 bool plait_work_note(struct plait_comm *comm, const char *why);
 void plait_work_end(struct plait_comm *comm);
 
-/* PLAIT_OK, or the comm's failure after an error of the device. */
-enum plait_status plait_work_status(struct plait_comm *comm);
-
 /* A persistent request on the comm's own queue ends when all of it is enqueued; else when it has run. */
 void plait_work_enqueues(struct plait_request *r);
 

@@ -146,6 +146,7 @@ static enum plait_status bind_bucket(struct plait_fusion *f, uint32_t k)
         return status;
     call = (struct plait_call)PLAIT_CALL_DEFAULT;
     call.persistent = 1;
+    call.stream = f->options.stream;
     call.request = &f->buckets[k].gather;
     return plait_allgather(f->comm, weights + f->rank * share * size, weights, share, f->options.weights, &call);
 }

@@ -209,9 +209,6 @@ void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket);
 void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket);
 bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket);
 enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bucket);
-/* The all-gather of weights waits for the caller's stream; gathered() makes the stream wait for the all-gather. */
-enum plait_status plait_fusion_device_gather(struct plait_fusion *f);
-enum plait_status plait_fusion_device_gathered(struct plait_fusion *f);
 
 /*
  * Times of this rank's tensors and buckets (trace.c). Without options.trace there is no trace, and no clock is read:

@@ -385,13 +385,14 @@ enum plait_status plait_fusion_gather(struct plait_fusion *f)
         status = plait_object_ungrouped(call);
     if (status == PLAIT_OK && f->options.weights == PLAIT_NDTYPE)
         return plait_fail(PLAIT_ERR_ARG, "%s: %s has no weights; see the options sharded and weights", call, f->name);
-    if (status == PLAIT_OK && f->stream != NULL)
-        status = plait_fusion_device_gather(f);
+    if (status == PLAIT_OK && f->stream != NULL &&
+        (status = plait_fusion_device_check(f, call)) != PLAIT_ERR_UNSUPPORTED)
+        status = plait_object_fail(f->comm, status); /* the others must not wait for this rank */
     while (status == PLAIT_OK && n < f->flat.nbucket)
         status = plait_start(f->buckets[n++].gather);
     for (uint32_t k = 0; k < n; k++) { /* wait for all: none may be pending after an error */
         const enum plait_status ended = plait_wait(&f->buckets[k].gather);
         status = status == PLAIT_OK ? ended : status;
     }
-    return status == PLAIT_OK && f->stream != NULL ? plait_fusion_device_gathered(f) : status;
+    return status;
 }
