@@ -11,7 +11,7 @@
 
 /* ---- Memory -------------------------------------------------------------------- */
 
-/* Before find_gradients(). */
+/* Before cut_pieces(). */
 static bool lives_in_bucket(const struct plait_fusion *f, uint32_t tensor)
 {
     return f->tensors[tensor].data == NULL;
@@ -35,8 +35,8 @@ static size_t gradient_bytes(const struct plait_fusion *f, uint32_t k)
 {
     const struct plait_slab *s = &f->flat.buckets[k];
 
-    for (uint32_t t = s->first; t <= s->last; t++)
-        if (f->flat.places[t].bucket == k && lives_in_bucket(f, t) && !has_payload_type(f, t))
+    for (uint32_t t = s->first; t != PLAIT_NOTHING; t = f->flat.places[t].next)
+        if (lives_in_bucket(f, t) && !has_payload_type(f, t))
             return s->count * plait_dtype_size(f->tensors[t].type);
     return 0;
 }
@@ -74,8 +74,7 @@ static enum plait_status allocate(struct plait_fusion *f)
 
     f->buckets = calloc(n, sizeof *f->buckets);
     f->pieces = calloc(f->ntensor, sizeof *f->pieces);
-    f->piece_of = calloc(f->ntensor, sizeof *f->piece_of);
-    if (f->buckets == NULL || f->pieces == NULL || f->piece_of == NULL)
+    if (f->buckets == NULL || f->pieces == NULL)
         return plait_fail_memory("out of memory for %u buckets", n);
     for (uint32_t k = 0; k < n; k++)
         plait_bucket_open(&f->buckets[k], 0, f->flat.buckets[k].ntensor);
@@ -89,33 +88,25 @@ static enum plait_status allocate(struct plait_fusion *f)
     return status;
 }
 
-static void find_gradients(struct plait_fusion *f)
-{
-    for (uint32_t t = 0; t < f->ntensor; t++) {
-        const struct plait_place *p = &f->flat.places[t];
-        if (lives_in_bucket(f, t) && has_payload_type(f, t))
-            f->tensors[t].data = plait_fusion_payload(f, t);
-        else if (lives_in_bucket(f, t))
-            f->tensors[t].data = f->buckets[p->bucket].gradients + p->start * plait_dtype_size(f->tensors[t].type);
-    }
-}
-
-/* A piece is a tensor's part in this rank's share of the bucket: all of it, or its shard. */
+/* Where gradients live. A piece is a tensor's part in this rank's share of the bucket: all of it, or its shard. */
 static void cut_pieces(struct plait_fusion *f)
 {
-    f->npiece = 0;
     for (uint32_t t = 0; t < f->ntensor; t++) {
-        const struct plait_place *p = &f->flat.places[t];
+        struct plait_place *p = &f->flat.places[t];
+        const struct plait_bucket *b = &f->buckets[p->bucket];
+        const size_t size = plait_dtype_size(f->tensors[t].type);
         const size_t share = f->flat.buckets[p->bucket].count / (f->options.sharded ? f->nrank : 1);
         const size_t first = f->options.sharded ? f->rank * share : 0, end = first + share;
         const size_t from = p->start > first ? p->start : first;
         const size_t to = p->start + f->tensors[t].count < end ? p->start + f->tensors[t].count : end;
-        f->piece_of[t] = from < to ? f->npiece : PLAIT_NO_PIECE;
+        if (lives_in_bucket(f, t))
+            f->tensors[t].data = (has_payload_type(f, t) ? b->payload : b->gradients) + p->start * size;
         if (from >= to)
             continue;
-        struct plait_piece *piece = &f->pieces[f->npiece++];
+        p->piece = f->npiece++;
+        struct plait_piece *piece = &f->pieces[p->piece];
         *piece = (struct plait_piece){ .tensor = t, .start = from - p->start, .count = to - from };
-        piece->gradient = (char *)f->tensors[t].data + piece->start * plait_dtype_size(f->tensors[t].type);
+        piece->gradient = (char *)f->tensors[t].data + piece->start * size;
         if (f->options.weights != PLAIT_NDTYPE)
             piece->weight = (char *)plait_fusion_weights(f, t) + piece->start * plait_dtype_size(f->options.weights);
     }
@@ -160,7 +151,6 @@ enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct 
         status = allocate(f);
     if (status != PLAIT_OK)
         return status;
-    find_gradients(f);
     cut_pieces(f);
     f->streaming = f->flat.bytes > plait_object_cache(f->comm);
     for (uint32_t k = 0; status == PLAIT_OK && k < f->flat.nbucket; k++)
@@ -180,5 +170,4 @@ void plait_fusion_drop_layout(struct plait_fusion *f)
     plait_flat_free(&f->flat);
     plait_mem_free(f->memory);
     free(f->pieces);
-    free(f->piece_of);
 }

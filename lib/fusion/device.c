@@ -16,14 +16,14 @@ static const char *make_packing(struct plait_fusion *f, uint32_t bucket, bool pi
     struct plait_bucket *b = &f->buckets[bucket];
     uint32_t n = 0;
 
-    for (uint32_t t = s->first; t <= s->last; t++) {
-        const struct plait_piece *piece = f->piece_of[t] != PLAIT_NO_PIECE ? &f->pieces[f->piece_of[t]] : NULL;
-        if (f->flat.places[t].bucket != bucket || (pieces && piece == NULL))
-            continue;
-        b->in_place &= f->tensors[t].data == plait_fusion_payload(f, t);
-        segments[n++] = (struct plait_segment){ pieces ? piece->gradient : f->tensors[t].data, f->tensors[t].type,
-                                                f->flat.places[t].start + (pieces ? piece->start : 0),
-                                                pieces ? piece->count : f->tensors[t].count };
+    for (uint32_t t = s->first; t != PLAIT_NOTHING; t = f->flat.places[t].next) {
+        const struct plait_tensor *x = &f->tensors[t];
+        const struct plait_place *p = &f->flat.places[t];
+        const struct plait_piece all = { .count = x->count, .gradient = x->data };
+        const struct plait_piece *piece = pieces ? plait_fusion_piece_of(f, t) : &all;
+        b->in_place &= x->data == plait_fusion_payload(f, t);
+        if (piece != NULL)
+            segments[n++] = (struct plait_segment){ piece->gradient, x->type, p->start + piece->start, piece->count };
     }
     if (n == 0)
         return NULL;
@@ -96,20 +96,16 @@ enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *
 
 void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket)
 {
-    const struct plait_slab *s = &f->flat.buckets[bucket];
     const struct plait_bucket *b = &f->buckets[bucket];
     struct plait_queue *queue = plait_work_begin(f->comm);
     bool works = queue != NULL && plait_work_note(f->comm, plait_device_used()->wait_event(queue, b->ready));
-    uint32_t k = 0;
 
     if (works && (!b->in_place || f->in != 1))
         works = plait_work_note(f->comm, plait_device_used()->pack(queue, b->packing, b->payload, f->in));
-    for (uint32_t t = s->first; t <= s->last; t++)
-        if (f->flat.places[t].bucket == bucket) {
-            if (works && plait_fusion_skips(f, t))
-                works = plait_work_note(f->comm, plait_device_used()->zero(queue, b->packing, b->payload, k));
-            k++;
-        }
+    for (uint32_t t = f->flat.buckets[bucket].first, k = 0; works && t != PLAIT_NOTHING;
+         t = f->flat.places[t].next, k++)
+        if (plait_fusion_skips(f, t))
+            works = plait_work_note(f->comm, plait_device_used()->zero(queue, b->packing, b->payload, k));
 }
 
 void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket)
@@ -128,12 +124,12 @@ void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket)
 /* Results of the check: squares of this rank's pieces of the bucket, and whether all are finite. */
 static void read_sums(struct plait_fusion *f, uint32_t bucket)
 {
-    const struct plait_slab *s = &f->flat.buckets[bucket];
+    struct plait_piece *piece;
     uint32_t k = 0;
 
-    for (uint32_t t = s->first; t <= s->last; t++)
-        if (f->flat.places[t].bucket == bucket && f->piece_of[t] != PLAIT_NO_PIECE &&
-            !plait_device_used()->square_sum(f->buckets[bucket].pieces, k++, &f->pieces[f->piece_of[t]].square))
+    for (uint32_t t = f->flat.buckets[bucket].first; t != PLAIT_NOTHING; t = f->flat.places[t].next)
+        if ((piece = plait_fusion_piece_of(f, t)) != NULL &&
+            !plait_device_used()->square_sum(f->buckets[bucket].pieces, k++, &piece->square))
             atomic_store(&f->infinite, 1);
 }
 

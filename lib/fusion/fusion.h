@@ -24,12 +24,14 @@
 
 #include <stdatomic.h>
 
-#define PLAIT_FUSION_ALIGN 64 /* bytes; tensors in a payload start at multiples of it */
-#define PLAIT_NO_PIECE     UINT32_MAX
+#define PLAIT_FUSION_ALIGN 64         /* bytes; tensors in a payload start at multiples of it */
+#define PLAIT_NOTHING      UINT32_MAX /* no tensor, no piece */
 
 struct plait_place { /* of a tensor */
     uint32_t bucket;
-    size_t start; /* elements from the start of the bucket */
+    uint32_t next;  /* tensor of the bucket, or PLAIT_NOTHING */
+    uint32_t piece; /* this rank's, or PLAIT_NOTHING; set by buckets.c */
+    size_t start;   /* elements from the start of the bucket */
 };
 
 struct plait_slab { /* the contents of a bucket */
@@ -38,7 +40,7 @@ struct plait_slab { /* the contents of a bucket */
     size_t count;                  /* elements, padded unless it is one tensor without shards; shards are equal */
 };
 
-struct plait_flat { /* the place of each tensor: a pure function of tensors and rule, so equal on all ranks */
+struct plait_flat { /* the place of each tensor: but for pieces a function of tensors and rule, equal on all ranks */
     uint32_t nbucket;
     struct plait_slab *buckets; /* ordered by last tensor: in this order they become complete */
     struct plait_place *places; /* [ntensor] */
@@ -82,7 +84,6 @@ struct plait_fusion {
     char *memory; /* library memory of all buckets */
     struct plait_piece *pieces;
     uint32_t npiece;
-    uint32_t *piece_of; /* [ntensor] PLAIT_NO_PIECE: none */
 
     struct plait_queue *stream; /* the caller's; all memory is on its device (device.c). NULL: host memory */
 
@@ -127,6 +128,14 @@ static inline char *plait_fusion_payload(const struct plait_fusion *f, uint32_t 
     const struct plait_place *p = &f->flat.places[tensor];
 
     return f->buckets[p->bucket].payload + p->start * plait_dtype_size(f->flat.buckets[p->bucket].type);
+}
+
+/* This rank's piece of a tensor; NULL: none. */
+static inline struct plait_piece *plait_fusion_piece_of(const struct plait_fusion *f, uint32_t tensor)
+{
+    const uint32_t piece = f->flat.places[tensor].piece;
+
+    return piece != PLAIT_NOTHING ? &f->pieces[piece] : NULL;
 }
 
 /* Rounds of a bucket that have ended; tensors missing for the next round. */

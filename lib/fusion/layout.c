@@ -22,15 +22,13 @@ static size_t round_up(size_t n, size_t unit)
 struct grouping {
     const struct plait_layout *layout;
     uint32_t group;              /* of the last tensor, with cuts or cubic */
-    uint32_t open[PLAIT_NDTYPE]; /* the bucket of each type that takes more tensors; or NONE */
+    uint32_t open[PLAIT_NDTYPE]; /* the bucket of each type that takes more tensors; or PLAIT_NOTHING */
 };
-
-#define NONE UINT32_MAX
 
 static void close_all(struct grouping *g)
 {
     for (uint32_t i = 0; i < PLAIT_NDTYPE; i++)
-        g->open[i] = NONE;
+        g->open[i] = PLAIT_NOTHING;
 }
 
 /* The first tensor of the next group. */
@@ -39,8 +37,8 @@ static uint32_t next_cut(const struct grouping *g)
     const uint64_t n = g->group + 1;
 
     if (g->layout->rule == PLAIT_LAYOUT_CUBIC)
-        return 3 * n * n * n < NONE ? (uint32_t)(3 * n * n * n) : NONE;
-    return g->group < g->layout->ncut ? g->layout->cuts[g->group] : NONE;
+        return 3 * n * n * n < PLAIT_NOTHING ? (uint32_t)(3 * n * n * n) : PLAIT_NOTHING;
+    return g->group < g->layout->ncut ? g->layout->cuts[g->group] : PLAIT_NOTHING;
 }
 
 static uint32_t add_bucket(struct plait_flat *flat, enum plait_dtype type, uint32_t tensor)
@@ -59,11 +57,11 @@ static uint32_t choose(struct grouping *g, struct plait_flat *flat, uint32_t ten
         close_all(g);
     if (by_size && bytes >= g->layout->threshold)
         return add_bucket(flat, type, tensor);
-    if (g->open[type] == NONE)
+    if (g->open[type] == PLAIT_NOTHING)
         g->open[type] = add_bucket(flat, type, tensor);
     const uint32_t b = g->open[type];
     if (by_size && flat->buckets[b].count * plait_dtype_size(type) + bytes >= g->layout->threshold)
-        g->open[type] = NONE;
+        g->open[type] = PLAIT_NOTHING;
     return b;
 }
 
@@ -106,7 +104,9 @@ enum plait_status plait_flat_make(const struct plait_tensor *tensors, uint32_t n
         const size_t size = plait_dtype_size(type);
         const uint32_t b = choose(&g, out, t, type, tensors[t].count * size);
         struct plait_slab *bucket = &out->buckets[b];
-        out->places[t] = (struct plait_place){ b, bucket->count };
+        out->places[t] = (struct plait_place){ b, PLAIT_NOTHING, PLAIT_NOTHING, bucket->count };
+        if (bucket->ntensor > 0)
+            out->places[bucket->last].next = t;
         bucket->count += round_up(tensors[t].count, PLAIT_FUSION_ALIGN / size);
         if ((all += tensors[t].count * size) > PLAIT_MOST_BYTES)
             return plait_fail(PLAIT_ERR_ARG, "plait_fusion: the tensors up to %u '%s' are more than fits in memory", t,

@@ -114,15 +114,12 @@ static void pack_tensor(const struct plait_fusion *f, uint32_t t)
 
 static void pack_bucket(struct plait_fusion *f, uint32_t bucket)
 {
-    const struct plait_slab *s = &f->flat.buckets[bucket];
-
     if (f->stream != NULL) {
         plait_fusion_device_pack(f, bucket);
         return;
     }
-    for (uint32_t t = s->first; t <= s->last; t++)
-        if (f->flat.places[t].bucket == bucket)
-            pack_tensor(f, t);
+    for (uint32_t t = f->flat.buckets[bucket].first; t != PLAIT_NOTHING; t = f->flat.places[t].next)
+        pack_tensor(f, t);
 }
 
 static void unpack_piece(struct plait_fusion *f, struct plait_piece *piece)
@@ -139,15 +136,13 @@ static void unpack_piece(struct plait_fusion *f, struct plait_piece *piece)
 
 static void unpack_bucket(struct plait_fusion *f, uint32_t bucket)
 {
-    const struct plait_slab *s = &f->flat.buckets[bucket];
-
     if (f->stream != NULL) {
         plait_fusion_device_unpack(f, bucket);
         return;
     }
-    for (uint32_t t = s->first; t <= s->last; t++)
-        if (f->flat.places[t].bucket == bucket && f->piece_of[t] != PLAIT_NO_PIECE)
-            unpack_piece(f, &f->pieces[f->piece_of[t]]);
+    for (uint32_t t = f->flat.buckets[bucket].first; t != PLAIT_NOTHING; t = f->flat.places[t].next)
+        if (plait_fusion_piece_of(f, t) != NULL)
+            unpack_piece(f, plait_fusion_piece_of(f, t));
 }
 
 /* ---- Progress, under the comm's lock ---------------------------------------------------------------------- */
@@ -259,9 +254,8 @@ static uint32_t name_missing(const struct plait_fusion *f, uint32_t k, uint32_t 
     uint32_t n = 0, first = 0;
     char more[32] = "";
 
-    for (uint32_t t = f->flat.buckets[k].first; t <= f->flat.buckets[k].last; t++)
-        if (f->flat.places[t].bucket == k &&
-            plait_mark_round(atomic_load_explicit(&marks[t], memory_order_relaxed)) != round && n++ == 0)
+    for (uint32_t t = f->flat.buckets[k].first; t != PLAIT_NOTHING; t = f->flat.places[t].next)
+        if (plait_mark_round(atomic_load_explicit(&marks[t], memory_order_relaxed)) != round && n++ == 0)
             first = t;
     if (n > 1)
         snprintf(more, sizeof more, " and %u more", n - 1);
@@ -313,20 +307,18 @@ static bool is_there(const void *awaited)
 static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint32_t k, uint32_t round)
 {
     const struct awaited_round w = { &f->buckets[k], round };
-    enum plait_status status;
+    enum plait_status status = PLAIT_OK;
 
-    if (is_there(&w))
-        return f->stream != NULL ? plait_fusion_device_follow(f, k) : PLAIT_OK;
-    const double start = plait_trace_now(f->trace);
-    plait_trace_change(f->trace, 0, 1);
-    atomic_fetch_add(&f->waiting, 1);
-    status = plait_owner_wait(f->comm, call, is_there, &w);
-    plait_trace_change(f->trace, 0, -1);
-    plait_trace_add(f->trace, PLAIT_TRACE_WAIT, k, start);
-    if (status == PLAIT_OK && f->stream != NULL)
-        status = plait_fusion_device_follow(f, k);
-    atomic_fetch_sub(&f->waiting, 1);
-    return status;
+    if (!is_there(&w)) {
+        const double start = plait_trace_now(f->trace);
+        plait_trace_change(f->trace, 0, 1);
+        atomic_fetch_add(&f->waiting, 1);
+        status = plait_owner_wait(f->comm, call, is_there, &w);
+        atomic_fetch_sub(&f->waiting, 1);
+        plait_trace_change(f->trace, 0, -1);
+        plait_trace_add(f->trace, PLAIT_TRACE_WAIT, k, start);
+    }
+    return status == PLAIT_OK && f->stream != NULL ? plait_fusion_device_follow(f, k) : status;
 }
 
 enum plait_status plait_fusion_wait(struct plait_fusion *f, uint32_t tensor)
@@ -362,9 +354,9 @@ enum plait_status plait_fusion_wait_all(struct plait_fusion *f, struct plait_fus
     for (uint32_t k = 0; status == PLAIT_OK && k < f->flat.nbucket; k++) {
         const uint32_t round = latest_round(f, k);
         status = wait_for(f, "plait_fusion_wait_all", k, round);
-        for (uint32_t t = f->flat.buckets[k].first; status == PLAIT_OK && t <= f->flat.buckets[k].last; t++)
-            if (f->flat.places[t].bucket == k)
-                atomic_store_explicit(&f->waited[t], round, memory_order_relaxed);
+        for (uint32_t t = f->flat.buckets[k].first; status == PLAIT_OK && t != PLAIT_NOTHING;
+             t = f->flat.places[t].next)
+            atomic_store_explicit(&f->waited[t], round, memory_order_relaxed);
     }
     plait_trace_waited(f->trace);
     const int finite = status == PLAIT_OK ? !atomic_exchange(&f->infinite, 0) : 0;
