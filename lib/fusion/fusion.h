@@ -50,7 +50,6 @@ struct plait_flat { /* the place of each tensor: but for pieces a function of te
 struct plait_bucket {
     _Atomic uint64_t state;  /* high half: rounds that have ended; low half: tensors not yet marked in the next one */
     _Atomic uint32_t coming; /* on a device: tensors of the next round whose gradients are not on the stream yet */
-    uint32_t begun;          /* rounds that have begun; under the lock */
     double began;            /* time of the last begin; only with a trace */
     char *payload;           /* [slab.count] in the fusion's memory, or the caller's memory of the only tensor */
     char *gradients;         /* [slab.count] gradients of another type than the payload that live here; or NULL */

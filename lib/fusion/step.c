@@ -147,9 +147,10 @@ static void unpack_bucket(struct plait_fusion *f, uint32_t bucket)
 
 /* ---- Progress, under the comm's lock ---------------------------------------------------------------------- */
 
-static bool is_complete(const struct plait_bucket *b)
+/* Can the next bucket begin? */
+static bool is_complete(const struct plait_fusion *f)
 {
-    return plait_bucket_missing(b) == 0 && b->begun == plait_bucket_ended(b);
+    return f->nflying < f->flat.nbucket && plait_bucket_missing(&f->buckets[f->next]) == 0;
 }
 
 static void begin(struct plait_fusion *f, uint32_t k)
@@ -160,7 +161,6 @@ static void begin(struct plait_fusion *f, uint32_t k)
     pack_bucket(f, k);
     plait_trace_add(f->trace, PLAIT_TRACE_PACK, k, start);
     b->began = plait_trace_now(f->trace);
-    b->begun++;
     b->unpacked = false;
     f->nflying++;
     plait_trace_change(f->trace, 1, 0);
@@ -184,11 +184,10 @@ static void unpack(struct plait_fusion *f, uint32_t k)
 /* The oldest bucket in flight is unpacked: its tensors may be read. */
 static void end(struct plait_fusion *f, uint32_t k)
 {
-    struct plait_bucket *b = &f->buckets[k];
     const uint32_t n = f->flat.buckets[k].ntensor;
 
     f->nflying--;
-    plait_bucket_open(b, b->begun, n);
+    plait_bucket_open(&f->buckets[k], plait_bucket_ended(&f->buckets[k]) + 1, n);
     plait_owner_ended(f->comm, n);
 }
 
@@ -229,12 +228,12 @@ static bool turn(void *fusion, enum plait_awaits *awaits)
         end(f, oldest(f));
         moved = true;
     }
-    const bool left = f->leaving && f->nflying == 0 && !is_complete(&f->buckets[f->next]);
+    const bool left = f->leaving && f->nflying == 0 && !is_complete(f);
     if (plait_object_failing(f->comm) || left) {
         let_go(f);
         return moved;
     }
-    while (is_complete(&f->buckets[f->next])) {
+    while (is_complete(f)) {
         begin(f, f->next);
         moved = true;
     }
@@ -247,10 +246,11 @@ static bool turn(void *fusion, enum plait_awaits *awaits)
 
 /* ---- Reports of stalls ------------------------------------------------------------------------------------ */
 
-/* Name the tensors of a bucket that a rank has not marked in this round: the first one, and how many more. */
-static uint32_t name_missing(const struct plait_fusion *f, uint32_t k, uint32_t round, const _Atomic uint32_t *marks,
-                             char *text, size_t room)
+/* Name the tensors of a bucket that a rank has not marked in its next round: the first one, and how many more. */
+static uint32_t name_missing(const struct plait_fusion *f, uint32_t k, const _Atomic uint32_t *marks, char *text,
+                             size_t room)
 {
+    const uint32_t round = plait_bucket_ended(&f->buckets[k]) + 1;
     uint32_t n = 0, first = 0;
     char more[32] = "";
 
@@ -275,7 +275,7 @@ static void excuse(const void *fusion, uint32_t rank, char *text, size_t room)
         return;
     if (f->others[rank] == NULL)
         snprintf(text, room, " (which tensors it lacks is known on its host only)");
-    else if (name_missing(f, k, f->buckets[k].begun, f->others[rank], names, sizeof names) > 0)
+    else if (name_missing(f, k, f->others[rank], names, sizeof names) > 0)
         snprintf(text, room, ": %s", names);
 }
 
@@ -283,7 +283,7 @@ static void blame(const void *fusion, char *text, size_t room)
 {
     const struct plait_fusion *f = fusion;
     char names[200] = "";
-    const uint32_t n = name_missing(f, f->next, f->buckets[f->next].begun + 1, f->marks, names, sizeof names);
+    const uint32_t n = name_missing(f, f->next, f->marks, names, sizeof names);
 
     snprintf(text, room, "tensor%s %s", n > 1 ? "s" : "", names);
 }
