@@ -155,20 +155,6 @@ enum plait_status plait_fusion_destroy(struct plait_fusion *f)
 
 /* ---- Between steps ---------------------------------------------------------------------------------------- */
 
-enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const char *call)
-{
-    if (f == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "%s: fusion is NULL", call);
-    const enum plait_status status = plait_object_check(f->comm, call, f->name);
-    if (status != PLAIT_OK)
-        return status;
-    for (uint32_t t = 0; t < f->ntensor; t++)
-        if (plait_mark_round(f->marks[t]) != plait_bucket_ended(&f->buckets[f->flat.places[t].bucket]))
-            return plait_fail(PLAIT_ERR_ARG, "%s: %s: tensor %u '%s' is under way; call plait_fusion_wait_all() first",
-                              call, f->name, t, f->tensors[t].name);
-    return PLAIT_OK;
-}
-
 enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, double out)
 {
     const enum plait_status status = plait_fusion_check_idle(f, "plait_fusion_set_scale");

@@ -28,6 +28,16 @@ static enum plait_status check(const struct plait_fusion *f, const char *call, u
     return plait_object_check(f->comm, call, f->name);
 }
 
+enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const char *call)
+{
+    const enum plait_status status = check(f, call, 0);
+
+    for (uint32_t t = 0; status == PLAIT_OK && t < f->ntensor; t++)
+        if (plait_mark_round(f->marks[t]) != plait_bucket_ended(&f->buckets[f->flat.places[t].bucket]))
+            return refuse(f, call, t, "is under way; call plait_fusion_wait_all() first");
+    return status;
+}
+
 static void raise_to(_Atomic uint32_t *latest, uint32_t round)
 {
     uint32_t before = atomic_load_explicit(latest, memory_order_relaxed);
