@@ -250,35 +250,26 @@ enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out)
 
 /* ---- Interfaces for data -------------------------------------------------------------------------------------- */
 
-static bool is_named(const char *devices, const char *name)
-{
-    const size_t n = strlen(name);
-
-    for (const char *at = devices; (at = strstr(at, name)) != NULL; at++)
-        if ((at == devices || at[-1] == ',') && (at[n] == ',' || at[n] == '\0'))
-            return true;
-    return false;
-}
-
+/* devices: "=eth0,eth1" */
 static void warn_of_faster(const struct found *found, unsigned nfound, const char *devices, uint32_t fastest)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
 
     for (const struct found *f = found; f < found + nfound && fastest > 0; f++)
-        if (f->kind == DEVICE && f->speed > fastest && !is_named(devices, f->name) &&
+        if (f->kind == DEVICE && f->speed > fastest && !plait_ifname_matches(devices, f->name) &&
             !atomic_flag_test_and_set(&warned))
             plait_log(
                 PLAIT_LOG_WARN,
                 "data for other hosts goes over %s (%u Mbit/s), by which the ranks met, and not over %s (%u Mbit/s): "
                 "if all hosts reach each other there set PLAIT_IFNAME to its name on all of them, and MASTER_ADDR, "
                 "if you use it, to rank 0's address on it",
-                devices, fastest, f->name, f->speed);
+                devices + 1, fastest, f->name, f->speed);
 }
 
 void plait_hosts_devices(const char *list, const struct plait_hosts *met, char out[PLAIT_DEVICES_TEXT])
 {
     struct found found[MOST_FOUND];
-    char variable[PLAIT_VARIABLE];
+    char variable[PLAIT_VARIABLE], devices[PLAIT_DEVICES_TEXT + 1] = "=";
     uint32_t fastest = 0;
     unsigned nfound;
 
@@ -291,13 +282,15 @@ void plait_hosts_devices(const char *list, const struct plait_hosts *met, char o
         const bool meant =
             list[0] == '\0' ? has(met, packed, pack(&f->address.any, packed)) : plait_ifname_matches(list, f->name);
         const bool usable = f->kind < LINK_LOCAL && (f->kind != LOOPBACK || list[0] != '^');
-        if (!meant || !usable || is_named(out, f->name) || strlen(out) + strlen(f->name) + 2 > PLAIT_DEVICES_TEXT)
+        if (!meant || !usable || plait_ifname_matches(devices, f->name) ||
+            strlen(devices) + strlen(f->name) + 2 > sizeof devices)
             continue;
-        plait_append(out, PLAIT_DEVICES_TEXT, "%s%s", out[0] != '\0' ? "," : "", f->name);
+        plait_append(devices, sizeof devices, "%s%s", devices[1] != '\0' ? "," : "", f->name);
         fastest = f->speed > fastest ? f->speed : fastest;
     }
+    strcpy(out, devices + 1);
     if (out[0] != '\0' && list[0] == '\0')
-        warn_of_faster(found, nfound, out, fastest);
+        warn_of_faster(found, nfound, devices, fastest);
     if (out[0] != '\0')
         plait_log(PLAIT_LOG_INFO, "data for other hosts goes over %s: %s", out,
                   list[0] != '\0' ? variable : "there the ranks met");
