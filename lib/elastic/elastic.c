@@ -250,7 +250,11 @@ enum plait_status plait_elastic_step(struct plait_elastic *e, const float *gradi
     if (status != PLAIT_OK)
         return status;
     const uint32_t environment = plait_fpenv_enter();
-    plait_elastic_local(e->weights, e->velocity, gradient, e->count, (float)e->options.momentum, (float)e->options.lr);
+    if (e->velocity == NULL)
+        plait_elastic_add(e->kernels, PLAIT_FLOAT32, e->weights, gradient, e->count, -(float)e->options.lr);
+    else
+        e->kernels->update(e->weights, e->velocity, gradient, e->count,
+                           &(struct plait_update){ (float)e->options.lr, 0, (float)e->options.momentum, 1, false });
     plait_fpenv_leave(environment);
     return PLAIT_OK;
 }

@@ -80,7 +80,7 @@ struct plait_elastic {
     bool serves;    /* this rank */
     float *weights; /* [count] */
     size_t count;
-    float *velocity; /* [count] momenta; NULL before the first step with momentum */
+    float *velocity; /* [count] momenta, which the weights lose; NULL before the first step with momentum */
     uint64_t calls;  /* calls of exchange or start */
     bool started, exchanges;
     struct plait_error failure; /* the first */
@@ -139,10 +139,7 @@ void plait_elastic_subtract(const struct plait_kernels *k, enum plait_dtype payl
 void plait_elastic_add(const struct plait_kernels *k, enum plait_dtype payload, float *x, const void *d, size_t n,
                        float a);
 
-/* w = w - a (w - c) */
-void plait_elastic_pull(float *w, const float *c, size_t n, float a);
-
-/* The same, then c = c + a (s - p c); s is the sum of the weights of p workers. */
+/* w = w - a (w - c), then c = c + a (s - p c); s is the sum of the weights of p workers. NULL: c stays. */
 void plait_elastic_meet(float *w, float *c, const float *s, size_t n, float a, float p);
 
 /*
@@ -153,8 +150,5 @@ void plait_elastic_serve_one(const struct plait_kernels *k, enum plait_dtype pay
                              size_t n, float a);
 double plait_elastic_serve_unlocked(const struct plait_kernels *k, enum plait_dtype payload, void *d, const float *w,
                                     float *c, size_t n, float a);
-
-/* v = m v - r g, w = w + v; without v: w = w - r g. */
-void plait_elastic_local(float *w, float *v, const float *g, size_t n, float m, float r);
 
 #endif

@@ -85,17 +85,12 @@ void plait_elastic_add(const struct plait_kernels *k, enum plait_dtype payload, 
     }
 }
 
-void plait_elastic_pull(float *w, const float *c, size_t n, float a)
-{
-    for (size_t i = 0; i < n; i++)
-        w[i] -= a * (w[i] - c[i]);
-}
-
 void plait_elastic_meet(float *w, float *c, const float *s, size_t n, float a, float p)
 {
     for (size_t i = 0; i < n; i++) {
         w[i] -= a * (w[i] - c[i]);
-        c[i] += a * (s[i] - p * c[i]);
+        if (s != NULL)
+            c[i] += a * (s[i] - p * c[i]);
     }
 }
 
@@ -129,14 +124,4 @@ double plait_elastic_serve_unlocked(const struct plait_kernels *k, enum plait_dt
         }
     }
     return sum;
-}
-
-void plait_elastic_local(float *w, float *v, const float *g, size_t n, float m, float r)
-{
-    for (size_t i = 0; v == NULL && i < n; i++)
-        w[i] -= r * g[i];
-    for (size_t i = 0; v != NULL && i < n; i++) {
-        v[i] = m * v[i] - r * g[i];
-        w[i] += v[i];
-    }
 }

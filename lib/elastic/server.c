@@ -13,8 +13,8 @@
 #include "elastic.h"
 
 #include "base/clock.h"
-#include "base/status.h"
 #include "base/fork.h"
+#include "base/status.h"
 
 #include <plait/message.h>
 

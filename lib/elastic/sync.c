@@ -74,13 +74,13 @@ static void update(void *elastic, size_t start, size_t n)
     const char *sums = (char *)e->sums + plait_object_sums_at(e->reduce, start) * size;
     float *w = e->weights + start, *c = e->centre + start;
 
-    if (e->differences == NULL && e->own.count == 0)
-        plait_elastic_pull(w, c, n, e->pull);
-    else if (e->differences == NULL)
-        plait_elastic_meet(w, c, (const float *)(const void *)sums, n, e->pull, (float)e->nworker);
-    else
-        plait_elastic_add(k, payload, w, (char *)e->differences + start * size, n, -e->pull);
-    if (e->differences != NULL && e->own.count > 0)
+    if (e->differences == NULL) {
+        const float *s = e->own.count > 0 ? (const float *)(const void *)sums : NULL;
+        plait_elastic_meet(w, c, s, n, e->pull, (float)e->nworker);
+        return;
+    }
+    plait_elastic_add(k, payload, w, (char *)e->differences + start * size, n, -e->pull);
+    if (e->own.count > 0)
         plait_elastic_add(k, payload, c, sums, n, e->pull);
 }
 
