@@ -278,7 +278,7 @@ static void make_id_at(const char *address, uint16_t first_port, uint16_t nport)
 
     assert_int_equal(inet_pton(AF_INET, address, &a.sin_addr), 1);
     assert_true(plait_hosts_add(&hosts, (struct sockaddr *)&a));
-    assert_int_equal(plait_tcp_id_make(first_port, nport, secret, &hosts, &the_id), PLAIT_OK);
+    plait_tcp_id_make((struct plait_ports){ first_port, nport }, secret, &hosts, PLAIT_ID_MADE, &the_id);
 }
 
 /* Something else listens there. */

@@ -70,16 +70,15 @@ uint16_t plait_tcp_id_port(const struct plait_tcp_id *id, unsigned i)
     return (uint16_t)(id->first_port + (start % id->nport + i) % id->nport);
 }
 
-enum plait_status plait_tcp_id_make(uint16_t first_port, uint16_t nport, const unsigned char secret[PLAIT_SECRET_BYTES],
-                                    const struct plait_hosts *hosts, struct plait_unique_id *out)
+void plait_tcp_id_make(struct plait_ports ports, const unsigned char secret[PLAIT_SECRET_BYTES],
+                       const struct plait_hosts *hosts, enum plait_id_kind kind, struct plait_unique_id *out)
 {
-    struct plait_tcp_id id = { .magic = PLAIT_ID_TCP, .first_port = first_port, .nport = nport, .hosts = *hosts };
+    struct plait_tcp_id id = {
+        .magic = PLAIT_ID_TCP, .first_port = ports.first, .nport = ports.n, .hosts = *hosts, .kind = (uint8_t)kind
+    };
 
     memcpy(id.secret, secret, sizeof id.secret);
-    if (first_port == 0 || nport == 0 || nport - 1 > UINT16_MAX - first_port)
-        return plait_fail(PLAIT_ERR_ARG, "a unique id over TCP: %u ports from %u are no ports", nport, first_port);
     memcpy(out, &id, sizeof *out);
-    return PLAIT_OK;
 }
 
 enum plait_status plait_unique_id_create_tcp(const char *ifname, struct plait_unique_id *out)
@@ -98,7 +97,7 @@ enum plait_status plait_unique_id_create_tcp(const char *ifname, struct plait_un
     if (status == PLAIT_OK)
         status = plait_random(secret, sizeof secret, "a unique id");
     if (status == PLAIT_OK)
-        status = plait_tcp_id_make(config.ports.first, config.ports.n, secret, &hosts, out);
+        plait_tcp_id_make(config.ports, secret, &hosts, PLAIT_ID_MADE, out);
     return status;
 }
 

@@ -65,9 +65,9 @@ bool plait_tcp_id_of(const struct plait_unique_id *id, struct plait_tcp_id *out)
 uint16_t plait_tcp_id_port(const struct plait_tcp_id *id, unsigned i);
 unsigned plait_tcp_id_nport(const struct plait_tcp_id *id);
 
-/* PLAIT_ERR_ARG: port 0, no ports, or ports above 65535. */
-enum plait_status plait_tcp_id_make(uint16_t first_port, uint16_t nport, const unsigned char secret[PLAIT_SECRET_BYTES],
-                                    const struct plait_hosts *hosts, struct plait_unique_id *out);
+/* ports: as of PLAIT_PORTS, one at least. */
+void plait_tcp_id_make(struct plait_ports ports, const unsigned char secret[PLAIT_SECRET_BYTES],
+                       const struct plait_hosts *hosts, enum plait_id_kind kind, struct plait_unique_id *out);
 
 /* The id of the name on this machine that is derived from these bytes. */
 void plait_machine_id_make(const void *from, size_t bytes, struct plait_unique_id *out);

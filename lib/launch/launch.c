@@ -150,9 +150,8 @@ static enum plait_status make_tcp_id(const struct plait_launcher_says *says, con
     const size_t n = describe(says, job);
     const struct plait_ports ports = ports_of(says, config, plait_hash(PLAIT_HASH_START, job, n));
     plait_mac(key, "a job", job, n, secret);
-    status = plait_tcp_id_make(ports.first, ports.n, secret, &hosts, out);
-    out->bytes[sizeof out->bytes - 1] = PLAIT_ID_LAUNCHED;
-    return status;
+    plait_tcp_id_make(ports, secret, &hosts, PLAIT_ID_LAUNCHED, out);
+    return PLAIT_OK;
 }
 
 /* ---- By the launcher's own means ---------------------------------------------------------------------------- */
