@@ -88,12 +88,6 @@ enum plait_status plait_fusion_device_check(const struct plait_fusion *f, const 
     return plait_device_result(call, why);
 }
 
-/* All gradients of the bucket are on the stream. */
-enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket)
-{
-    return plait_device_result(call, plait_device_used()->record_event(f->stream, f->buckets[bucket].ready));
-}
-
 void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket)
 {
     const struct plait_bucket *b = &f->buckets[bucket];
@@ -144,11 +138,4 @@ bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket)
         return false;
     read_sums(f, bucket);
     return true;
-}
-
-enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bucket)
-{
-    const char *why = plait_device_used()->wait_event(f->stream, f->buckets[bucket].done);
-
-    return plait_device_result("a stream cannot wait for a fusion", why);
 }

@@ -212,11 +212,9 @@ void plait_fusion_describe(const void *options, FILE *f);
 enum plait_status plait_fusion_device_make(struct plait_fusion *f); /* a layout's tables and marks */
 void plait_fusion_device_drop(struct plait_fusion *f);              /* free the layout; nothing is enqueued */
 enum plait_status plait_fusion_device_check(const struct plait_fusion *f, const char *call);
-enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket);
 void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket);
 void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket);
 bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket);
-enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bucket);
 
 /*
  * Times of this rank's tensors and buckets (trace.c). Without options.trace there is no trace, and no clock is read:

@@ -50,13 +50,12 @@ static void raise_to(_Atomic uint32_t *latest, uint32_t round)
  * The gradient is on the device's stream. Several threads may call: the one that brings the bucket's last gradient puts
  * an event after all of them. The bucket begins later, when all have counted down.
  */
-static enum plait_status come(struct plait_fusion *f, const char *call, uint32_t bucket)
+static enum plait_status come(struct plait_fusion *f, const char *call, struct plait_bucket *b)
 {
-    struct plait_bucket *b = &f->buckets[bucket];
     enum plait_status status = PLAIT_OK;
 
     if (atomic_fetch_sub(&b->coming, 1) == 1)
-        status = plait_fusion_device_ready(f, call, bucket);
+        status = plait_device_result(call, plait_device_used()->record_event(f->stream, b->ready));
     if (status != PLAIT_OK)
         atomic_fetch_add(&b->coming, 1);
     return status;
@@ -78,7 +77,7 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
         return refuse(f, call, tensor,
                       before & PLAIT_FUSION_SKIPPED ? "is skipped already in this step"
                                                     : "is ready already; wait for it first");
-    if (f->stream != NULL && (status = come(f, call, f->flat.places[tensor].bucket)) != PLAIT_OK) {
+    if (f->stream != NULL && (status = come(f, call, b)) != PLAIT_OK) {
         atomic_store(&f->marks[tensor], before);
         return status;
     }
@@ -328,7 +327,10 @@ static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint
         plait_trace_change(f->trace, 0, -1);
         plait_trace_add(f->trace, PLAIT_TRACE_WAIT, k, start);
     }
-    return status == PLAIT_OK && f->stream != NULL ? plait_fusion_device_follow(f, k) : status;
+    if (status != PLAIT_OK || f->stream == NULL)
+        return status;
+    const char *why = plait_device_used()->wait_event(f->stream, w.bucket->done);
+    return plait_device_result("a stream cannot wait for a fusion", why);
 }
 
 enum plait_status plait_fusion_wait(struct plait_fusion *f, uint32_t tensor)

@@ -342,13 +342,6 @@ static void update_part(const struct plait_optim *o, uint32_t k, const struct pl
     }
 }
 
-static struct plait_optim_step descaled(const struct plait_optim *o, struct plait_optim_step s)
-{
-    if (o->options.scale != NULL)
-        s.factor /= o->options.scale->scale;
-    return s;
-}
-
 static enum plait_status step_on_host(struct plait_optim *o, const struct plait_optim_step *s,
                                       struct plait_optim_result *result)
 {
@@ -381,7 +374,9 @@ enum plait_status plait_optim_step(struct plait_optim *o, const struct plait_opt
     if (o->queue != NULL)
         return plait_optim_device_step(o, s, result);
     const uint32_t environment = plait_fpenv_enter();
-    const struct plait_optim_step scaled = descaled(o, *s);
+    struct plait_optim_step scaled = *s;
+    if (o->options.scale != NULL)
+        scaled.factor /= o->options.scale->scale;
     status = step_on_host(o, &scaled, result);
     plait_fpenv_leave(environment);
     return status;
