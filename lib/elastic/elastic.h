@@ -104,13 +104,6 @@ struct plait_elastic {
     _Atomic double forces, last_pull, movement;
 };
 
-/* ---- options.c */
-enum plait_status plait_elastic_check_options(const struct plait_elastic_options *o, const struct plait_comm *comm);
-bool plait_elastic_has_servers(enum plait_elastic_mode mode);
-
-/* Write what must be the same on all ranks, of options (struct plait_elastic_options) that have a name. */
-void plait_elastic_describe(const void *options, FILE *f);
-
 /* ---- elastic.c */
 
 /* May this rank make `call` now? Every call but creation and destruction begins with this. */
