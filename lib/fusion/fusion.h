@@ -2,9 +2,9 @@
 /*
  * The room fusion: many tensors in few buckets, each bucket one all-reduce.
  *
- * layout.c lays tensors out in buckets; buckets.c makes what a layout needs; options.c checks and compares options;
- * step.c packs and begins a bucket when its last tensor is ready; pass.c copies, casts and scales; device.c does the
- * same on GPUs; trace.c keeps times. cut.c finds the best buckets from times, for forecasts (plait/forecast.h).
+ * layout.c lays tensors out in buckets, and finds the best buckets from times, for forecasts (plait/forecast.h);
+ * buckets.c makes what a layout needs; step.c packs and begins a bucket when its last tensor is ready; pass.c copies,
+ * casts and scales; device.c does the same on GPUs; trace.c keeps times.
  *
  * A fusion has its own communicator. The progress of this communicator begins and unpacks buckets, under its lock.
  * ready() and skip() take no lock: they mark the tensor, count down its bucket, and keep the communicator among the
@@ -168,7 +168,7 @@ void plait_flat_free(struct plait_flat *flat);
 enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct plait_layout *layout);
 void plait_fusion_drop_layout(struct plait_fusion *f);
 
-/* ---- cut.c: the best cuts of tensors into buckets, from times; a pure function ----------------------------- */
+/* ---- The best cuts of tensors into buckets, from times; a pure function ----------------------------- */
 
 #define PLAIT_MOST_CUT_TENSORS 4096 /* for which cuts are computed: O(n^2) times for each bucket */
 
@@ -200,9 +200,6 @@ enum plait_status plait_fusion_check_options(const struct plait_fusion_options *
 
 /* Check that nothing is marked or in flight; an error names a tensor. */
 enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const char *call);
-
-/* Write what all ranks must register alike, of options (struct plait_fusion_options) that have a name. */
-void plait_fusion_describe(const void *options, FILE *f);
 
 /*
  * A round on a device. Work goes on the comm's queue, after the work that is on the caller's stream when the last
