@@ -118,7 +118,8 @@ static inline void plait_print_real(char *out, size_t room, int digits, double v
 static inline unsigned plait_distance(const char *a, const char *b)
 {
     unsigned row[PLAIT_LONGEST_WORD + 1];
-    const size_t na = strnlen(a, PLAIT_LONGEST_WORD), nb = strnlen(b, PLAIT_LONGEST_WORD);
+    const size_t la = strlen(a), na = la < PLAIT_LONGEST_WORD ? la : PLAIT_LONGEST_WORD;
+    const size_t lb = strlen(b), nb = lb < PLAIT_LONGEST_WORD ? lb : PLAIT_LONGEST_WORD;
 
     for (size_t j = 0; j <= nb; j++)
         row[j] = (unsigned)j;

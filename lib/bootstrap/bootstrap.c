@@ -140,7 +140,7 @@ static enum plait_status spread(struct plait_bootstrap *b, void *data, size_t by
     for (uint32_t r = 1; r < b->nrank; r++) {
         status = plait_frame_write(s->peers[r].fd, data, bytes, until);
         if (status != PLAIT_OK && status != PLAIT_ERR_PEER)
-            return give_up(b, s, plait_star_blame(b, r, status), false);
+            return give_up(b, s, plait_star_blame(b, r, status), status == PLAIT_ERR_SYSTEM);
     }
     return PLAIT_OK;
 }
@@ -161,6 +161,8 @@ enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plai
         return give_up(b, s, status, false);
     if (status == PLAIT_OK || status == PLAIT_ERR_PEER) /* rank 0 may have closed the socket after saying why */
         return spread(b, all, b->nrank * bytes, until);
+    if (status == PLAIT_ERR_SYSTEM)
+        return give_up(b, s, status, true);
     s->over = true;
     return plait_star_blame(b, 0, status);
 }

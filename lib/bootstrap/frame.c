@@ -101,7 +101,8 @@ static enum plait_status send_all(int fd, const void *data, size_t bytes, const 
         memcpy(CMSG_DATA(&control.head), fds, n * sizeof *fds);
     }
     while (iov.iov_len > 0) {
-        const ssize_t sent = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+        const int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
+        const ssize_t sent = m.msg_controllen > 0 ? sendmsg(fd, &m, flags) : send(fd, iov.iov_base, iov.iov_len, flags);
         if (sent >= 0) {
             advance(&iov, sent);
             m.msg_controllen = 0;
@@ -112,9 +113,9 @@ static enum plait_status send_all(int fd, const void *data, size_t bytes, const 
         } else if (errno == ETOOMANYREFS && plait_clock() < until) {
             usleep(1000); /* descriptors in flight count against the user's limit until they are received */
         } else if (errno != EINTR) {
-            return m.msg_controllen == 0 || errno == EPIPE || errno == ECONNRESET
-                       ? PLAIT_ERR_PEER
-                       : plait_fail_errno(errno, "comm creation: passing descriptors");
+            const bool own =
+                errno == ENOBUFS || errno == ENOMEM || (m.msg_controllen > 0 && errno != EPIPE && errno != ECONNRESET);
+            return own ? plait_fail_errno(errno, "comm creation: sending to another rank") : PLAIT_ERR_PEER;
         }
     }
     return PLAIT_OK;
