@@ -1058,7 +1058,7 @@ static int blame_what_aborted(struct plait_comm **comm, uint32_t rank, void *arg
     return 0;
 }
 
-/* Where its death was seen first, a rank that had said why it ends was only said to have died. */
+/* A rank that had aborted and ended was only said to have died, if another rank saw its death first. */
 static void an_abort_is_told_rather_than_the_death_that_follows(void **state)
 {
     const struct ranks r = ranks_of(1, 2, blame_what_aborted, NULL);

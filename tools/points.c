@@ -145,7 +145,7 @@ static void print_table(const struct task *t)
     }
 }
 
-/* What a computed layout is, to give it to a fusion. */
+/* The cuts of a computed layout, to give to a fusion. */
 static void print_cuts(const struct result *r)
 {
     printf("\nThe layout computed has %" PRIu32 " cut%s%s", r->ncut, plural(r->ncut), r->ncut > 0 ? ":" : "");

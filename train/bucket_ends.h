@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where buckets of gradients become complete in a backward pass. */
+/* The tensors with which buckets of gradients become complete in a backward pass. */
 #ifndef PLAIT_TRAIN_BUCKET_ENDS_H
 #define PLAIT_TRAIN_BUCKET_ENDS_H
 

@@ -5,7 +5,6 @@
 
 #include "fuse_body.h"
 
-
 BODY struct plait_cuda_step plait_step_of(const struct plait_cuda_optim *a)
 {
     return a->late != NULL ? *a->late : a->step;

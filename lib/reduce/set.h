@@ -143,10 +143,10 @@ static void update(float *restrict w, float *restrict v, const float *restrict g
     }
 }
 
-#define EACH_TYPE(X)                                                                                       \
-    X(INT8, i8)                                                                                            \
-    X(UINT8, u8) X(INT32, i32) X(UINT32, u32) X(INT64, i64) X(UINT64, u64) X(FLOAT32, f32) X(FLOAT64, f64) \
-        EACH_NARROW(X)
+#define EACH_TYPE(X) \
+    X(INT8, i8)      \
+    X(UINT8, u8)     \
+    X(INT32, i32) X(UINT32, u32) X(INT64, i64) X(UINT64, u64) X(FLOAT32, f32) X(FLOAT64, f64) EACH_NARROW(X)
 #define EACH_NARROW(X) X(FLOAT16, f16) X(BFLOAT16, bf16) X(FLOAT8E4M3, e4m3) X(FLOAT8E5M2, e5m2)
 #define REDUCES(TYPE, type)                               \
     [PLAIT_##TYPE] = { [PLAIT_SUM] = reduce_sum_##type,   \

@@ -242,7 +242,7 @@ static void step(struct training *t)
     model_refresh(t->model, (const float *const *)t->masters);
 }
 
-/* What a step puts on the stream by graphs, and what is left: the optimiser, and the images' kernel. */
+/* A step launches its graphs, and directly only the kernels of the optimiser and of the images. */
 static void check_graphs(const struct training *t, const struct counts *step)
 {
     const uint32_t nbucket = plait_fusion_nbucket(t->fusion);
