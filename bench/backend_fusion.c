@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct fused {
     struct step step;
@@ -89,8 +90,8 @@ out:
 
 static bool equal(const struct step *a, const struct step *b)
 {
-    return a->layout.rule == b->layout.rule && a->layout.threshold == b->layout.threshold && a->payload == b->payload &&
-           a->own == b->own && a->traced == b->traced && a->seconds == b->seconds;
+    return memcmp(&a->layout, &b->layout, sizeof a->layout) == 0 && a->payload == b->payload && a->own == b->own &&
+           a->traced == b->traced && a->seconds == b->seconds;
 }
 
 static struct fused *find(const struct plait_rank *r, const struct step *s)

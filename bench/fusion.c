@@ -68,7 +68,7 @@ static void add_rows(const struct bench *b, struct cell *c)
     add_row(c, 0, SCHEME_FLAT, NULL);
     for (uint32_t k = 1; k < b->nbackend; k++) {
         add_row(c, k, SCHEME_UNFUSED, NULL);
-        add_row(c, k, SCHEME_FUSED, &(struct layout){ RULE_DDP, 0 }); /* of the peers only Gloo has it */
+        add_row(c, k, SCHEME_FUSED, &(struct layout){ .rule = RULE_DDP }); /* of the peers only Gloo has it */
         add_row(c, k, SCHEME_FLAT, NULL);
     }
 }
@@ -142,7 +142,7 @@ static bool all_rounds(struct task *t, uint32_t cell)
 static void path_for(const struct task *t, const struct fusion_row *row, char *out, size_t room)
 {
     const struct options *o = t->bench->options;
-    char part[96];
+    char part[LAYOUT_TEXT + 64];
 
     if (t->bench->ncell * o->nlayout == 1) {
         snprintf(out, room, "%s", o->timeline);

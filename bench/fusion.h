@@ -14,7 +14,7 @@ struct fusion_row {
     struct layout layout;
     enum plait_dtype payload;
     bool own;
-    char name[32];
+    char name[LAYOUT_TEXT];
     uint32_t iterations;         /* per round */
     double round[MAX_ROUNDS];    /* seconds: medians of steps, the slowest rank's */
     double step;                 /* median of the rounds */

@@ -165,8 +165,7 @@ static bool parse_one_layout(struct options *o, const char *flag, const char *na
     if (o->nlayout == MAX_LAYOUTS)
         return complain("%s: at most %d layouts", flag, MAX_LAYOUTS);
     return layout_parse(name, &o->layout[o->nlayout++]) ||
-           complain("%s %s: no such layout; use threshold:SIZE, threshold:all, segments, cubic, ddp or horovod", flag,
-                    name);
+           complain("%s %s: no such layout; use " LAYOUT_NAMES, flag, name);
 }
 
 bool parse_layouts(struct options *o, const char *flag, const char *value)

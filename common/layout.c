@@ -1,33 +1,54 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "layout.h"
 
+#include "base/ascii.h"
 #include "base/bytes.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MIB ((uint64_t)1 << 20)
 
 static const char *const names[NRULE] = {
     [RULE_THRESHOLD] = "threshold", [RULE_SEGMENTS] = "segments", [RULE_CUBIC] = "cubic", [RULE_DDP] = "ddp",
-    [RULE_HOROVOD] = "horovod",
+    [RULE_HOROVOD] = "horovod",     [RULE_CUTS] = "cuts",
 };
+
+/* "4+28" */
+static bool parse_cuts(const char *text, struct layout *out)
+{
+    *out = (struct layout){ .rule = RULE_CUTS };
+    do {
+        char *end;
+        const unsigned long cut = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+        const uint32_t last = out->ncut > 0 ? out->cuts[out->ncut - 1] : 0;
+        if (cut <= last || cut > UINT32_MAX || out->ncut == MOST_CUTS || (*end != '+' && *end != '\0'))
+            return false;
+        out->cuts[out->ncut++] = (uint32_t)cut;
+        text = *end == '+' ? end + 1 : NULL;
+    } while (text != NULL);
+    return true;
+}
 
 bool layout_parse(const char *text, struct layout *out)
 {
-    static const char threshold[] = "threshold:";
+    static const char threshold[] = "threshold:", cuts[] = "cuts:";
     size_t bytes = SIZE_MAX;
 
     if (strncmp(text, threshold, sizeof threshold - 1) == 0) {
         text += sizeof threshold - 1;
         if (strcmp(text, "all") != 0 && (!plait_parse_bytes(text, &bytes) || bytes == 0))
             return false;
-        *out = (struct layout){ RULE_THRESHOLD, bytes };
+        *out = (struct layout){ .threshold = bytes };
         return true;
     }
-    for (uint32_t i = RULE_THRESHOLD + 1; i < NRULE; i++)
+    if (strncmp(text, cuts, sizeof cuts - 1) == 0)
+        return parse_cuts(text + sizeof cuts - 1, out);
+    for (uint32_t i = RULE_THRESHOLD + 1; i < RULE_CUTS; i++)
         if (strcmp(text, names[i]) == 0) {
-            *out = (struct layout){ i, 0 };
+            *out = (struct layout){ .rule = i };
             return true;
         }
     return false;
@@ -41,6 +62,8 @@ void layout_name(const struct layout *l, char *out, size_t room)
 
     if (l->rule != RULE_THRESHOLD) {
         snprintf(out, room, "%s", names[l->rule]);
+        for (uint32_t k = 0; l->rule == RULE_CUTS && k < l->ncut; k++)
+            plait_append(out, room, "%c%" PRIu32, k == 0 ? ':' : '+', l->cuts[k]);
         return;
     }
     for (; bytes % 1024 == 0 && i < 3; i++)
@@ -48,7 +71,7 @@ void layout_name(const struct layout *l, char *out, size_t room)
     if (l->threshold == SIZE_MAX)
         snprintf(out, room, "threshold:all");
     else
-        snprintf(out, room, "threshold:%llu%s", (unsigned long long)bytes, units[i]);
+        snprintf(out, room, "threshold:%" PRIu64 "%s", bytes, units[i]);
 }
 
 /* Cut at 74 %: that much of ResNet-50's gradients lies behind the cut between its layers 76 and 77. */
@@ -108,6 +131,10 @@ void layout_make(const struct layout *l, const uint64_t *count, uint32_t n, size
         break;
     case RULE_CUBIC:
         *out = (struct plait_layout){ .rule = PLAIT_LAYOUT_CUBIC };
+        break;
+    case RULE_CUTS:
+        out->cuts = l->cuts;
+        out->ncut = l->ncut;
         break;
     case RULE_SEGMENTS:
         out->ncut = cut_segments(count, n, cuts);

@@ -34,8 +34,10 @@ def a_step_compares_layouts():
     assert cuts == sorted(set(cuts)) and len(cuts) == rows['computed']['buckets'] - 1 and 0 < cuts[0] < 161, cuts
     assert [name for name, r in rows.items() if 'cuts' in r] == ['computed']
     text = run('ring', '--ranks', '8', '--step', 'resnet50', '--samples', '640', '--layouts', 'computed')
-    number = f'{len(cuts)} cut{"s" if len(cuts) > 1 else ""}'
-    assert f'The layout computed has {number}: {", ".join(map(str, cuts))}.' in text, text
+    name = 'cuts:' + '+'.join(map(str, cuts))
+    assert f"The layout computed, as --layouts and plait-train's --bucket take it: {name}.\n" in text, text
+    again = results('ring', '--ranks', '8', '--step', 'resnet50', '--samples', '640', '--layouts', name)
+    assert again[0]['layout'] == name and again[0]['time_us'] == rows['computed']['time_us'], again
     one = run('ring', '--ranks', '8', '--bytes', str(25557032 * 4), '--inplace', '--json')
     alone = json.loads(one)['algorithms'][0]['time_us']
     assert abs(rows['threshold:all']['time_us'] - 1e5 - alone) < 0.01 * alone

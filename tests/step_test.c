@@ -2,6 +2,7 @@
 /* The parts of plait-perf fusion: layouts and their names, others' rules, inputs, what is exposed. */
 #include "unit.h"
 
+#include "base/ascii.h"
 #include "fusion.h"
 #include "tensors.h"
 #include "verify.h"
@@ -18,13 +19,15 @@ static void exposed_is_what_the_exchange_adds_to_a_step(void **state)
 
 static void layouts_have_names_that_are_read_again(void **state)
 {
-    static const char *const names[] = { "threshold:1000", "threshold:64K", "threshold:4M",
-                                         "threshold:1G",   "threshold:all", "segments",
-                                         "cubic",          "ddp",           "horovod" };
-    static const char *const bad[] = { "",    "threshold", "threshold:", "threshold:0", "threshold:4X",
-                                       "dpp", "ddp:1",     "computed" };
+    static const char *const names[] = { "threshold:1000", "threshold:64K", "threshold:4M", "threshold:1G",
+                                         "threshold:all",  "segments",      "cubic",        "ddp",
+                                         "horovod",        "cuts:1",        "cuts:4+28+160" };
+    static const char *const bad[] = {
+        "",     "threshold", "threshold:", "threshold:0", "threshold:4X", "dpp",     "ddp:1",     "computed",
+        "cuts", "cuts:",     "cuts:0",     "cuts:4+4",    "cuts:4+",      "cuts:+4", "cuts:4,28", "cuts:5000000000"
+    };
     struct layout l;
-    char name[32];
+    char name[LAYOUT_TEXT];
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         assert_true(layout_parse(names[i], &l));
@@ -33,6 +36,20 @@ static void layouts_have_names_that_are_read_again(void **state)
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_false(layout_parse(bad[i], &l));
+}
+
+static void as_many_cuts_as_a_checkpoint_keeps_are_taken(void **state)
+{
+    char text[2 * LAYOUT_TEXT] = "cuts:100", name[LAYOUT_TEXT];
+    struct layout l;
+
+    for (uint32_t cut = 101; cut < 100 + MOST_CUTS; cut++)
+        plait_append(text, sizeof text, "+%u", cut);
+    assert_true(layout_parse(text, &l));
+    layout_name(&l, name, sizeof name);
+    assert_string_equal(name, text);
+    plait_append(text, sizeof text, "+999");
+    assert_false(layout_parse(text, &l));
 }
 
 static void assert_cuts(enum rule rule, const uint64_t *count, uint32_t n, const uint32_t *cuts, uint32_t ncut)
@@ -101,6 +118,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exposed_is_what_the_exchange_adds_to_a_step),
         cmocka_unit_test(layouts_have_names_that_are_read_again),
+        cmocka_unit_test(as_many_cuts_as_a_checkpoint_keeps_are_taken),
         cmocka_unit_test(the_others_rules_cut_where_theirs_do),
         cmocka_unit_test(jia_cut_resnet50_behind_47_gradients),
         cmocka_unit_test(patterns_of_16_bits_are_the_same_numbers_in_float32),

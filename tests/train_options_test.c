@@ -84,7 +84,7 @@ static const struct {
     { "seed", "9" },
     { "reproducible", "on" },
     { "payload", "fp16" },
-    { "bucket", "4K" },
+    { "bucket", "cuts:4+28" },
     { "algo", "ring" },
     { "elastic", "sync2" },
     { "period", "3", { "--elastic", "sync2" } },
@@ -364,7 +364,7 @@ static void a_run_with_computed_buckets_goes_on_with_a_chosen_size(void **state)
             snprintf(notes[k].value, sizeof notes[k].value, "computed");
     parse(&after, (const char *const[]){ "--resume", "run-1", NULL });
     assert_true(options_recall(&after, notes, true));
-    assert_true(after.bucket == BUCKET_CHOSEN);
+    assert_true(after.bucket.rule == NRULE);
     char *argv[] = { (char *)(uintptr_t) "plait-train", (char *)(uintptr_t) "x",
                      (char *)(uintptr_t) "--bucket=computed" };
     assert_false(options_parse(3, argv, &after));

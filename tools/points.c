@@ -145,12 +145,13 @@ static void print_table(const struct task *t)
     }
 }
 
-/* The cuts of a computed layout, to give to a fusion. */
+/* The cuts of a computed layout, as options take them. */
 static void print_cuts(const struct result *r)
 {
-    printf("\nThe layout computed has %" PRIu32 " cut%s%s", r->ncut, plural(r->ncut), r->ncut > 0 ? ":" : "");
+    printf("\nThe layout computed, as --layouts and plait-train's --bucket take it: %s",
+           r->ncut > 0 ? "cuts" : "threshold:all");
     for (uint32_t i = 0; i < r->ncut; i++)
-        printf("%s %" PRIu32, i > 0 ? "," : "", r->cuts[i]);
+        printf("%c%" PRIu32, i == 0 ? ':' : '+', r->cuts[i]);
     printf(".\n");
     if (r->ncut > 0)
         printf("A bucket begins at each of these gradients, which are counted from 0 in the order of their registration"

@@ -30,13 +30,11 @@ static void read_layouts(struct task *t, const char *usual)
         struct point *p = &t->points[t->n++];
         if (t->n > MOST_LAYOUTS)
             option_misuse("--layouts %s: more than %d layouts", given, MOST_LAYOUTS);
-        p->layout = (struct layout){ RULE_THRESHOLD, 0 };
+        p->layout = (struct layout){ 0 };
         if (strcmp(l, "computed") == 0)
             p->layout.rule = RULE_COMPUTED;
         else if (strcmp(l, "per-tensor") != 0 && !layout_parse(l, &p->layout))
-            option_misuse("--layouts %s: '%s' must be per-tensor, threshold:SIZE, threshold:all, segments, cubic, ddp, "
-                          "horovod or computed",
-                          given, l);
+            option_misuse("--layouts %s: '%s' must be per-tensor, computed, " LAYOUT_NAMES, given, l);
         snprintf(p->label, sizeof p->label, "%s", l);
     }
     free(copy);

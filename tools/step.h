@@ -24,7 +24,7 @@ struct result {
 };
 
 struct point {
-    char label[40];
+    char label[LAYOUT_TEXT];
     uint64_t x;           /* ranks or bytes */
     struct layout layout; /* or RULE_COMPUTED */
     struct result of[2];  /* on the machine, and on the changed one */

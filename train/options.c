@@ -38,26 +38,30 @@ static bool print_model(const struct options *o, char *out, size_t room)
 
 static bool parse_bucket(struct options *o, const char *flag, const char *value)
 {
-    if (strcmp(value, "all") == 0) {
-        o->bucket = SIZE_MAX;
+    size_t bytes = SIZE_MAX;
+
+    if (o->recalled && strcmp(value, "computed") == 0) /* a run from before 0.1.0: the size is chosen */
         return true;
-    }
-    if (o->recalled && strcmp(value, "computed") == 0) { /* a run from before 0.1.0: the size is chosen */
-        o->bucket = BUCKET_CHOSEN;
-        return true;
-    }
-    return (plait_parse_bytes(value, &o->bucket) && o->bucket < BUCKET_CHOSEN) ||
-           complain("%s %s: must be bytes, as 1M or 512K; 0 sends each tensor alone, 'all' all in one", flag, value);
+    if (strcmp(value, "all") != 0 && !plait_parse_bytes(value, &bytes))
+        return layout_parse(value, &o->bucket) || complain("%s %s: must be bytes, as 1M or 512K; 0 sends each tensor "
+                                                           "alone, 'all' all in one; or a layout: " LAYOUT_NAMES,
+                                                           flag, value);
+    o->bucket = (struct layout){ .threshold = bytes };
+    return true;
 }
 
 static bool print_bucket(const struct options *o, char *out, size_t room)
 {
-    if (o->bucket == SIZE_MAX)
-        snprintf(out, room, "all");
-    else
-        snprintf(out, room, o->bucket % 1024 == 0 ? "%zuK" : "%zu",
-                 o->bucket % 1024 == 0 ? o->bucket / 1024 : o->bucket);
-    return o->bucket != BUCKET_CHOSEN;
+    char name[LAYOUT_TEXT];
+
+    if (o->bucket.rule == NRULE)
+        return false;
+    layout_name(&o->bucket, name, sizeof name);
+    snprintf(out, room, "%s",
+             o->bucket.rule != RULE_THRESHOLD ? name
+             : o->bucket.threshold == 0       ? "0"
+                                              : strchr(name, ':') + 1);
+    return true;
 }
 
 static bool parse_elastic(struct options *o, const char *flag, const char *value)
@@ -312,8 +316,9 @@ static const struct row rows[] = {
     CHOSEN("payload", payload, payloads, "gradients travel as fp32, bf16 or fp16 (bf16; fp32 with --reproducible)",
            .kept = KEPT),
     OWN("bucket", "SIZE", parse_bucket,
-        "bucket size in bytes; 0: each tensor alone (an eighth of the gradients, 64K to 4M)", .print = print_bucket,
-        .kept = KEPT, .need = &synchronous),
+        "bucket size in bytes; 0: each tensor alone; or a layout, such as cuts:4+28 (an eighth of the gradients, 64K "
+        "to 4M)",
+        .print = print_bucket, .kept = KEPT, .need = &synchronous),
     SWITCHED("overlap", overlap, "exchange buckets during the backward pass (on)", .need = &synchronous),
     ROW(OPTION_TO(PARSED, "algo", "SPEC", NULL,
                   "algorithm of the buckets' all-reduce, e.g. ring (chosen by the library)", .parse = parse_algorithm),
@@ -413,7 +418,7 @@ static void set_defaults(struct options *o)
         .smoothing = 0.1,
         .loss_scale = -1,
         .payload = PLAIT_NDTYPE,
-        .bucket = BUCKET_CHOSEN,
+        .bucket = { .rule = NRULE },
         .overlap = true,
         .elastic = -1,
         .period = 1,

@@ -6,6 +6,7 @@
 #ifndef PLAIT_TRAIN_OPTIONS_H
 #define PLAIT_TRAIN_OPTIONS_H
 
+#include "layout.h"
 #include "model.h"
 #include "option.h"
 #include "safetensors.h"
@@ -18,7 +19,6 @@
 #include <stdint.h>
 
 enum { OPTIONS_MOST = 90 };
-#define BUCKET_CHOSEN (SIZE_MAX - 1)
 
 enum command { COMMAND_TRAIN, COMMAND_MAKE_DATA, COMMAND_PLOT };
 
@@ -60,7 +60,7 @@ struct options {
     enum polish polish_kind;
 
     enum plait_dtype payload;
-    size_t bucket;
+    struct layout bucket; /* rule NRULE: thresholds of a size that is chosen */
     bool overlap;
     const char *algorithm;
     int elastic; /* enum plait_elastic_mode; -1: synchronous SGD */

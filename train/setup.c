@@ -161,16 +161,22 @@ static void make_buckets(struct run *r)
     const uint32_t *order = model_backward_order(r->model);
     struct plait_tensor *tensors = allocate(r->ntensor, sizeof *tensors);
     struct plait_fusion_options f = PLAIT_FUSION_OPTIONS_DEFAULT;
+    struct layout layout = o->bucket;
+    uint64_t *count = allocate(r->ntensor, sizeof *count);
+    uint32_t *cuts = allocate(r->ntensor, sizeof *cuts);
 
     for (uint32_t k = 0; k < r->ntensor; k++) {
         const struct tensor *t = model_tensor(r->model, order[k]);
+        count[k] = t->count;
         tensors[k] = (struct plait_tensor){ t->name, t->count, r->gradient_type, NULL };
         r->place[order[k]] = k;
     }
     f.name = "gradients";
     f.tensors = tensors;
     f.ntensor = r->ntensor;
-    f.layout.threshold = o->bucket == BUCKET_CHOSEN ? usual_bucket(r) : o->bucket;
+    if (layout.rule == NRULE)
+        layout = (struct layout){ .threshold = usual_bucket(r) };
+    layout_make(&layout, count, r->ntensor, plait_dtype_size(o->payload), cuts, &f.layout);
     f.payload = o->payload == r->gradient_type ? PLAIT_NDTYPE : o->payload;
     f.reproducible = o->reproducible;
     f.stream = r->stream;
@@ -182,10 +188,16 @@ static void make_buckets(struct run *r)
         complain("%s %s: %s", options_flag(o, "algo"), o->algorithm, plait_last_error());
         leave(ENDING_USAGE);
     }
+    if (status == PLAIT_ERR_ARG && layout.rule == RULE_CUTS) { /* the same on all ranks, too */
+        complain("%s: %s", options_flag(o, "bucket"), plait_last_error());
+        leave(ENDING_USAGE);
+    }
     must_fit(r, status, "buckets of gradients");
     for (uint32_t t = 0; t < r->ntensor; t++)
         r->gradient[t] = plait_fusion_data(r->fusion, r->place[t]);
     free(tensors);
+    free(count);
+    free(cuts);
 }
 
 static void make_gradients(struct run *r)
