@@ -72,6 +72,24 @@ run of_each -b 16 --ranks 2 --steps 1 --run "$data/of_each" || fail "$(tail -3 "
 run in_all --batch 16 --ranks 2 --steps 1 --run "$data/in_all" || fail "$(tail -3 "$data/in_all.out")"
 grep -q 'of each rank' "$data/in_all.out" && fail "--batch: $(cat "$data/in_all.out")"
 
+# The fields of log.jsonl are those of the page, and the other way round (host is of a GPU).
+run tested --ranks 2 --steps 4 --evaluate-every 1 --run "$data/tested" || fail "$(tail -3 "$data/tested.out")"
+python3 - "$(dirname "$0")/../docs/training.md" "$data"/*/log.jsonl <<'END' || fail "docs/training.md, The log"
+import json, re, sys
+section = open(sys.argv[1], encoding='utf-8').read().split('## The log')[1].split('\n## ')[0]
+told = {}
+for row in re.findall(r'^\| `(\w+)`[^|]*\|(.*)\|$', section, re.M):
+    told[row[0]] = set(re.findall(r'`(\w+)`', row[1]))
+every = set(re.findall(r'`(\w+)`', section.split('|')[0]))
+written = {event: set() for event in told}
+for path in sys.argv[2:]:
+    for line in open(path, encoding='utf-8'):
+        fields = json.loads(line)
+        written[fields['event']] |= set(fields)
+for event, fields in written.items():
+    assert told[event] | every == fields | ({'host'} if event == 'step' else set()), (event, (told[event] | every) ^ fields)
+END
+
 complains 2 'no folder of images'
 complains 2 '--batch 7x: must be a whole number' "$data/images" --batch 7x
 complains 2 'did you mean --epochs' "$data/images" --epoch 3
