@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A step of training: its buckets' collectives, one after the other, beside the computation. */
+#include "cut.h"
 #include "forecast.h"
 
 #include "base/status.h"

@@ -4,7 +4,7 @@
 #include "tier.h"
 #include "unit.h"
 
-#include "fusion/fusion.h"
+#include "../simulate/cut.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -22,7 +22,6 @@ SUBJECTS = {
     'cma_test.c': ['comm', 'engine', 'p2p'],
     'conformance.c': ['comm', 'engine'],
     'counts_test.c': ['comm', 'engine'],
-    'cut_test.c': ['fusion'],
     'differ_test.c': ['comm'],
     'dump_test.c': ['comm', 'memory'],
     'eager_test.c': ['comm', 'failure', 'operation'],
