@@ -10,10 +10,11 @@
  * the queue on.
  *
  * Addresses of another process are mapped through a handle of their allocation, which the message carries.
- * The mappings are kept (lib/device/device_memory.c).
+ * The mappings are kept (mapped.h).
  */
 #include "../lib/device/device_comm.h"
 #include "../lib/device/device_whole.h"
+#include "mapped.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The room device: GPUs as a memory space (gpu_space.c), and the state of a communicator on a GPU, made at the first
- * call with memory of that GPU. device_memory.c allocates and maps other processes' memory, device_queue.c
- * enqueues, device_watch.c releases the streams of a communicator that has failed. device_whole.c runs the part of
- * collectives that ranks on one GPU share, by the list of device_list.c.
+ * call with memory of that GPU. device_memory.c allocates, device_queue.c enqueues, device_watch.c releases the streams
+ * of a communicator that has failed. device_whole.c runs the part of collectives that ranks on one GPU share, by the
+ * list of device_list.c.
  *
  * The room promises: no stream waits for ever for a rank that has failed or died. It does not know CUDA, which is a
  * plug-in (plugin/device.h).
@@ -252,35 +252,5 @@ enum plait_status plait_device_status(struct plait_comm *comm);
 /* Let the watch (device_watch.c) check a comm's streams. */
 enum plait_status plait_device_watch(struct plait_device_comm *d);
 void plait_device_unwatch(struct plait_device_comm *d);
-
-/* ---- Mappings ------------------------------------------------------------------------------------------------ */
-
-/*
- * Memory of other processes' devices, mapped into this process. A driver counts how often one allocation is mapped. It
- * refuses to map an allocation over the stale mapping of a freed one, so the stale mappings at that address are closed
- * first, whatever comm of this process they are of.
- */
-struct plait_mapped { /* an allocation of another process */
-    const struct plait_device_plugin *plugin;
-    struct plait_token process;
-    int device; /* that accesses the memory */
-    struct plait_exported memory;
-    void *at;
-    _Atomic bool closed; /* the process has freed the allocation: `at` is invalid */
-    bool captured;       /* for the owner: a graph uses the address */
-    struct plait_mapped *next;
-};
-
-/* Is a stale mapping (its allocation must have been freed) in the way of this allocation? */
-bool plait_device_is_taken(const struct plait_mapped *wanted);
-
-/*
- * Map an allocation, of which plugin, process, device and memory are set, and close stale mappings in its place. No
- * operation on a queue may use those any more. Returns NULL, or why the allocation cannot be mapped.
- */
-const char *plait_device_map(const struct plait_mapped *wanted, struct plait_mapped **out);
-
-/* NULL is allowed. */
-const char *plait_device_unmap(struct plait_mapped *mapped);
 
 #endif
