@@ -40,13 +40,13 @@ extern const struct plait_fork_module plait_plugins_fork, plait_comms_fork, plai
 /* ---- Threads of the library: the program's signals go to the program's threads ----------------------------------- */
 
 /* pthread_create() of a thread that blocks all signals. Returns its error number, or 0. */
-static inline int plait_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg)
+static inline int plait_thread_start(pthread_t *thread, void *(*body)(void *arg), void *arg)
 {
     sigset_t all, saved;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &saved);
-    const int error = pthread_create(thread, NULL, run, arg);
+    const int error = pthread_create(thread, NULL, body, arg);
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     return error;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "object.h"
+#include "call.h"
 
 #include "base/ascii.h"
 #include "base/status.h"

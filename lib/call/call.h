@@ -6,8 +6,8 @@
  * memory space in which a call's buffers lie. group_end.c has the groups, and creates their communicators while the
  * caller drives pending operations. drive.c is one turn of everything that is pending in a communicator.
  *
- * For fusion, optim and elastic: agree.c lets all ranks agree that each is ready and gave the same options. object.c
- * has what these need of their communicator, with its work on a GPU; owner.c begins its operations.
+ * For fusion, optim and elastic: agree.c lets all ranks agree that each is ready and gave the same options; object.c
+ * has checks, and what they do with their communicator.
  *
  * A call checks its arguments first and changes nothing when one is wrong. Then it runs at once, or becomes a
  * request.
@@ -25,6 +25,8 @@
 #include "failure/failure.h"
 #include "memory/devices.h"
 #include "request/request.h"
+
+#include <stdio.h>
 
 /* The first checks of a call. op: of a collective that reduces, else PLAIT_SUM. */
 static inline enum plait_status plait_enter(struct plait_comm *comm, const char *name, enum plait_op op,
@@ -108,5 +110,64 @@ enum plait_status plait_space_cannot(struct plait_comm *comm, enum plait_status 
 
 /* Must the call become a request? Those of a queued space do, unless the caller gives a stream and no request. */
 bool plait_space_must_queue(const struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call);
+
+/* ---- For the objects above: fusion, optimiser, elastic averaging ------------------------------------------- */
+
+/*
+ * Check that an options struct is not NULL and that its first member, its size, is this library's.
+ * what: the argument's name, such as "options"; from: the macro that initialises it.
+ */
+enum plait_status plait_check_struct(const char *call, const char *what, const void *options, size_t size,
+                                     const char *from);
+
+struct plait_number {           /* an option or argument */
+    const char *name, *allowed; /* "momentum", "0 to below 1" */
+    double value;
+    bool good;
+};
+
+/* Check that all are good; the error names the first that is not. */
+enum plait_status plait_check_numbers(const char *call, const struct plait_number *numbers, size_t n);
+
+/* May this thread make the collective `call` with the caller's comm? It is there, usable, and no group is open. */
+enum plait_status plait_object_enter(struct plait_comm *comm, const char *call);
+
+/* Is the comm still open, and has it not failed? `name`: the object's. */
+enum plait_status plait_object_check(const struct plait_comm *comm, const char *call, const char *name);
+
+/* ---- Agreements of all ranks before a collective creation or change (agree.c) ------------------------------ */
+
+/*
+ * After a step that each rank does by itself: all ranks are ready, or none goes on. Collective. status: this rank's
+ * result so far, with its text in plait_last_error(). Returns PLAIT_OK if all are ready. Else a rank that failed
+ * returns its own error, and the others PLAIT_ERR_MISMATCH with `call` and the number and text of the lowest that
+ * failed; the comm stays usable. Allocates nothing itself; a rank that lacks the memory for a small collective fails
+ * the comm.
+ */
+enum plait_status plait_all_ready(struct plait_comm *comm, const char *call, enum plait_status status);
+
+/*
+ * The same, and do all ranks give rank 0's text? Else all return PLAIT_ERR_MISMATCH: `name`, the first line that
+ * differs, and the two ranks. describe() writes the text: lines "NAME VALUE", one for each option. After an error of
+ * this rank it is not called.
+ */
+enum plait_status plait_all_alike(struct plait_comm *comm, const char *call, const char *name,
+                                  void (*describe)(const void *options, FILE *f), const void *options,
+                                  enum plait_status status);
+void plait_describe_real(FILE *f, const char *what, double value); /* such a line; exact */
+
+/* ---- The comm of such an object ----------------------------------------------------------------------------- */
+
+/* Have the progress thread drive the comm from now on, until it is destroyed. */
+enum plait_status plait_object_drive(struct plait_comm *comm);
+
+/* If `status` is an error, with its text in plait_last_error(), fail the comm with it on all ranks. Returns status. */
+enum plait_status plait_object_fail(struct plait_comm *comm, enum plait_status status);
+
+/* Wait until a request has ended, if it was started, and free it. NULL is allowed. */
+void plait_object_drop(struct plait_request **r);
+
+/* The comm frees GPU memory when other ranks read it no longer. False: this rank has used no GPU with it. */
+bool plait_object_free_later(struct plait_comm *comm, void *memory);
 
 #endif

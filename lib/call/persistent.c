@@ -80,7 +80,7 @@ enum plait_status plait_request_free(struct plait_request **request)
         plait_request_withdraw(r);
         plait_requests_notify(comm);
         if (r->kind == PLAIT_REQUEST_COLLECTIVE)
-            plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
+            plait_unbind(r->job.o);
         pthread_mutex_unlock(&comm->lock);
     }
     plait_request_give_back(r);

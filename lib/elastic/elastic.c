@@ -193,7 +193,7 @@ enum plait_status plait_elastic_create(struct plait_comm *comm, const struct pla
     if (e == NULL)
         return plait_fail_memory("out of memory for elastic averaging");
     e->exchanger = &plait_elastic_sync;
-    e->kernels = plait_object_kernels(comm);
+    e->kernels = comm->kernels;
     e->rank = plait_comm_rank(comm);
     e->nrank = plait_comm_nrank(comm);
     status = check_options(options, comm);
@@ -214,9 +214,9 @@ enum plait_status plait_elastic_create(struct plait_comm *comm, const struct pla
 
 enum plait_status plait_elastic_destroy(struct plait_elastic *e)
 {
-    if (e == NULL || plait_object_inherited(e->comm)) /* in a forked child: it belongs to the parent */
+    if (e == NULL || plait_comm_inherited(e->comm)) /* in a forked child: it belongs to the parent */
         return PLAIT_OK;
-    if (plait_object_ungrouped("plait_elastic_destroy") != PLAIT_OK)
+    if (plait_not_in_group(PLAIT_OK, "plait_elastic_destroy") != PLAIT_OK)
         return PLAIT_ERR_ARG;
     if (e->started)
         plait_elastic_finish(e);
@@ -231,9 +231,9 @@ enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char 
 {
     if (e == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: elastic is NULL", call);
-    if (plait_object_inherited(e->comm))
+    if (plait_comm_inherited(e->comm))
         return plait_object_check(e->comm, call, e->name);
-    if (plait_object_ungrouped(call) != PLAIT_OK)
+    if (plait_not_in_group(PLAIT_OK, call) != PLAIT_OK)
         return PLAIT_ERR_ARG;
     if (e->failure.status != PLAIT_OK)
         return plait_fail(PLAIT_ERR_FAILED, "%s: %s failed earlier: %s", call, e->name, e->failure.text);

@@ -17,7 +17,7 @@
 #include <plait/request.h>
 
 #include "base/status.h"
-#include "call/object.h"
+#include "call/call.h"
 #include "reduce/reduce.h"
 
 #include <plait/plan.h>

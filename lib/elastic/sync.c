@@ -71,7 +71,7 @@ static void update(void *elastic, size_t start, size_t n)
     const struct plait_kernels *k = e->kernels;
     const enum plait_dtype payload = e->options.payload;
     const size_t size = plait_dtype_size(payload);
-    const char *sums = (char *)e->sums + plait_object_sums_at(e->reduce, start) * size;
+    const char *sums = (char *)e->sums + plait_slice_place(e->reduce->job.o, &e->reduce->job.work, start) * size;
     float *w = e->weights + start, *c = e->centre + start;
 
     if (e->differences == NULL) {
@@ -104,7 +104,8 @@ static enum plait_status prepare(struct plait_elastic *e)
     if (status == PLAIT_OK)
         status = bind_all(e);
     if (status == PLAIT_OK)
-        plait_object_overlap(e->reduce, e, subtracts_slices(e) ? subtract : NULL, updates_slices(e) ? update : NULL);
+        e->reduce->job.work = (struct plait_slice_work){ subtracts_slices(e) ? subtract : NULL,
+                                                         updates_slices(e) ? update : NULL, e, updates_slices(e) };
     return plait_object_fail(e->comm, status);
 }
 

@@ -46,8 +46,10 @@ static enum plait_status make_comms(struct plait_elastic *e)
         if (status != PLAIT_OK || !meets)
             continue;
         e->ends[e->serves ? worker : server].comm = comm;
-        if (e->serves)
-            plait_object_expect_death(comm);
+        if (e->serves) { /* its worker may take its time, or die */
+            comm->warn = PLAIT_FOREVER;
+            comm->alarm = PLAIT_LOG_WARN;
+        }
     }
     return status;
 }
@@ -73,7 +75,7 @@ static enum plait_status allocate(struct plait_elastic *e)
 }
 
 /* Bind the receive of control messages. A worker's messages need a progress thread while it computes. */
-static enum plait_status connect(struct plait_elastic *e, struct plait_pair_end *end)
+static enum plait_status connect_end(struct plait_elastic *e, struct plait_pair_end *end)
 {
     struct plait_call call = plait_elastic_call(&end->control, e->serves ? PLAIT_FOREVER : 0);
 
@@ -98,7 +100,7 @@ static enum plait_status pair(struct plait_elastic *e)
     if (status == PLAIT_OK)
         status = make_comms(e);
     for (uint32_t i = 0; i < nend && status == PLAIT_OK; i++)
-        status = connect(e, &e->ends[i]);
+        status = connect_end(e, &e->ends[i]);
     return status;
 }
 
@@ -129,7 +131,7 @@ static enum plait_status blame(const struct plait_elastic *e, uint32_t server, e
     const struct plait_pair_end *end = &e->ends[server];
     char text[400];
 
-    if (plait_object_failing(end->comm)) /* perhaps an earlier error */
+    if (plait_has_failed(end->comm)) /* perhaps an earlier error */
         status = plait_comm_status(end->comm);
     snprintf(text, sizeof text, "%s", plait_last_error());
     return plait_fail(status, "%s: server %u (rank %u) does not answer: %s", e->name, server, e->nworker + server,

@@ -270,7 +270,7 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
 }
 
 enum plait_status plait_bind_inner(struct plait_comm *comm, const struct plait_op_plan *outer,
-                                   const struct plait_inner *inner, const struct plait_op_plan **out)
+                                   const struct plait_inner *inner, struct plait_op_plan **out)
 {
     struct plait_op_plan *o = outer->of_team;
     enum plait_status status;

@@ -69,7 +69,7 @@ void plait_bind_factor(struct plait_op_plan *o, double factor);
 
 /* Find or make the op plan of a team's part of `outer`. It lives as long as that. */
 enum plait_status plait_bind_inner(struct plait_comm *comm, const struct plait_op_plan *outer,
-                                   const struct plait_inner *inner, const struct plait_op_plan **out);
+                                   const struct plait_inner *inner, struct plait_op_plan **out);
 
 /* A request no longer uses `o`. */
 void plait_unbind(struct plait_op_plan *o);

@@ -132,7 +132,7 @@ static enum plait_status bind_bucket(struct plait_fusion *f, uint32_t k)
                                         s->type, f->options.op, &call)
                  : plait_allreduce(f->comm, payload, payload, s->count, s->type, f->options.op, &call);
     if (status == PLAIT_OK)
-        plait_owner_scale(f->buckets[k].request, f->out);
+        plait_bind_factor(f->buckets[k].request->job.o, f->out);
     if (status != PLAIT_OK || weights == NULL)
         return status;
     call = (struct plait_call)PLAIT_CALL_DEFAULT;
@@ -152,7 +152,7 @@ enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct 
     if (status != PLAIT_OK)
         return status;
     cut_pieces(f);
-    f->streaming = f->flat.bytes > plait_object_cache(f->comm);
+    f->streaming = f->flat.bytes > f->comm->cache;
     for (uint32_t k = 0; status == PLAIT_OK && k < f->flat.nbucket; k++)
         status = bind_bucket(f, k);
     return status == PLAIT_OK && f->stream != NULL ? plait_fusion_device_make(f) : status;

@@ -3,6 +3,7 @@
 #include "fusion.h"
 
 #include "base/status.h"
+#include "device/device_comm.h"
 
 #include <stdlib.h>
 
@@ -45,9 +46,9 @@ static const char *make_bucket(struct plait_fusion *f, uint32_t bucket, struct p
         why = plait_device_used()->create_event(device, &b->ready);
     if (why == NULL)
         why = plait_device_used()->create_event(device, &b->done);
-    plait_work_enqueues(b->request); /* the work after it is enqueued without waiting for it to run */
+    b->request->until_executed = false; /* the work after it is enqueued without waiting for it to run */
     if (b->gather != NULL)
-        plait_work_enqueues(b->gather);
+        b->gather->until_executed = false;
     return why;
 }
 
@@ -88,31 +89,45 @@ enum plait_status plait_fusion_device_check(const struct plait_fusion *f, const 
     return plait_device_result(call, why);
 }
 
+/* The comm's own queue, after its work on others, until plait_device_end_operation(). NULL: the GPU has failed. */
+static struct plait_queue *begin_work(struct plait_comm *comm)
+{
+    plait_device_use_queue(comm, &(struct plait_target){ .queue = comm->own_queue });
+    return plait_device_queue(comm);
+}
+
+/* Has work, which failed with `why` unless NULL, and all before it been put on the queue? An error fails the comm. */
+static bool note(struct plait_comm *comm, const char *why)
+{
+    plait_device_note(comm, why);
+    return plait_device_works(comm);
+}
+
 void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket)
 {
     const struct plait_bucket *b = &f->buckets[bucket];
-    struct plait_queue *queue = plait_work_begin(f->comm);
-    bool works = queue != NULL && plait_work_note(f->comm, plait_device_used()->wait_event(queue, b->ready));
+    struct plait_queue *queue = begin_work(f->comm);
+    bool works = queue != NULL && note(f->comm, plait_device_used()->wait_event(queue, b->ready));
 
     if (works && (!b->in_place || f->in != 1))
-        works = plait_work_note(f->comm, plait_device_used()->pack(queue, b->packing, b->payload, f->in));
+        works = note(f->comm, plait_device_used()->pack(queue, b->packing, b->payload, f->in));
     for (uint32_t t = f->flat.buckets[bucket].first, k = 0; works && t != PLAIT_NOTHING;
          t = f->flat.places[t].next, k++)
         if (plait_fusion_skips(f, t))
-            works = plait_work_note(f->comm, plait_device_used()->zero(queue, b->packing, b->payload, k));
+            works = note(f->comm, plait_device_used()->zero(queue, b->packing, b->payload, k));
 }
 
 void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket)
 {
     const struct plait_bucket *b = &f->buckets[bucket];
-    struct plait_queue *queue = plait_work_begin(f->comm);
+    struct plait_queue *queue = begin_work(f->comm);
     bool works = queue != NULL;
 
     if (works && b->pieces != NULL && (f->options.check || !b->in_place || f->out != 1))
-        works = plait_work_note(f->comm, plait_device_used()->unpack(queue, b->pieces, b->payload, f->out));
+        works = note(f->comm, plait_device_used()->unpack(queue, b->pieces, b->payload, f->out));
     if (works)
-        plait_work_note(f->comm, plait_device_used()->record_event(queue, b->done));
-    plait_work_end(f->comm);
+        note(f->comm, plait_device_used()->record_event(queue, b->done));
+    plait_device_end_operation(f->comm);
 }
 
 /* Results of the check: squares of this rank's pieces of the bucket, and whether all are finite. */
@@ -133,8 +148,8 @@ bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket)
 
     if (!f->options.check)
         return true;
-    if (!plait_work_note(f->comm, plait_device_used()->event_done(f->buckets[bucket].done, &passed)) || !passed ||
-        plait_object_probe(f->comm) != PLAIT_OK)
+    if (!note(f->comm, plait_device_used()->event_done(f->buckets[bucket].done, &passed)) || !passed ||
+        plait_probe_failures(f->comm) != PLAIT_OK)
         return false;
     read_sums(f, bucket);
     return true;

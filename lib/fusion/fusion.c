@@ -6,6 +6,8 @@
 #include "base/status.h"
 #include "memory/arena.h"
 
+#include <plait/coll.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,9 +202,32 @@ static enum plait_status take_marks(struct plait_fusion *f)
 
     f->marks = memory;
     f->others = calloc(f->nrank, sizeof *f->others);
-    f->owner = plait_ownership_create(&plait_fusion_owned, f);
-    if (status == PLAIT_OK && (f->others == NULL || f->owner == NULL))
+    if (status == PLAIT_OK && f->others == NULL)
         status = plait_fail_memory("out of memory for a fusion of %u ranks", f->nrank);
+    return status;
+}
+
+/* Collective. Addresses travel as offsets in each rank's arena. */
+static enum plait_status show_marks(struct plait_fusion *f)
+{
+    uint64_t *places = calloc(f->nrank, sizeof *places), mine = 0;
+    const struct plait_arena *arena;
+    enum plait_status status = plait_arena_get(&arena);
+
+    if (status == PLAIT_OK && places == NULL)
+        status = plait_fail_memory("out of memory for what %u ranks show each other", f->nrank);
+    plait_object_fail(f->comm, status);
+    PLAIT_KNOWN(status != PLAIT_OK || places != NULL);
+    if (status == PLAIT_OK) {
+        mine = (uint64_t)((const char *)(uintptr_t)f->marks - arena->base);
+        status = plait_allgather(f->comm, &mine, places, 1, PLAIT_UINT64, NULL);
+    }
+    for (uint32_t r = 0; r < f->nrank && status == PLAIT_OK; r++) {
+        const struct plait_process *p = f->comm->peers[r].process;
+        const char *base = p == NULL ? NULL : p->base != NULL ? p->base : arena->base;
+        f->others[r] = base != NULL ? base + places[r] : NULL;
+    }
+    free(places);
     return status;
 }
 
@@ -212,12 +237,11 @@ static enum plait_status take_marks(struct plait_fusion *f)
 static enum plait_status discard(struct plait_fusion *f)
 {
     if (f->stream != NULL && f->comm != NULL)
-        f->memory = plait_work_free_later(f->comm, f->memory) ? NULL : f->memory;
+        f->memory = plait_object_free_later(f->comm, f->memory) ? NULL : f->memory;
     const struct plait_error left = plait_error_of(f->comm != NULL ? plait_comm_destroy(f->comm) : PLAIT_OK);
     plait_fusion_drop_layout(f);
     plait_arena_free((void *)(uintptr_t)f->marks);
     free(f->others);
-    free(f->owner);
     free((void *)(uintptr_t)f->waited);
     plait_trace_destroy(f->trace);
     free(f->tensors);
@@ -238,7 +262,7 @@ static enum plait_status prepare(const struct plait_fusion_options *options, con
         return plait_fail_memory("out of memory for a fusion");
     (*out)->rank = plait_comm_rank(comm);
     (*out)->nrank = plait_comm_nrank(comm);
-    (*out)->kernels = plait_object_kernels(comm);
+    (*out)->kernels = comm->kernels;
     status = copy_options(*out, options);
     return status == PLAIT_OK ? take_marks(*out) : status;
 }
@@ -246,7 +270,7 @@ static enum plait_status prepare(const struct plait_fusion_options *options, con
 /* The part of creation on the fusion's own comm. */
 static enum plait_status make(struct plait_fusion *f, const char *call, const struct plait_layout *layout)
 {
-    enum plait_status status = plait_object_show(f->comm, (const void *)(uintptr_t)f->marks, f->others);
+    enum plait_status status = show_marks(f);
 
     if (status != PLAIT_OK)
         return status;
@@ -280,18 +304,18 @@ enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plai
             discard(f);
         return plait_restore_error(&why);
     }
-    plait_ownership_begin(f->owner, f->comm);
+    plait_fusion_own(f);
     *out = f;
     return PLAIT_OK;
 }
 
 enum plait_status plait_fusion_destroy(struct plait_fusion *f)
 {
-    if (f == NULL || plait_object_inherited(f->comm)) /* in a forked child: it belongs to the parent */
+    if (f == NULL || plait_comm_inherited(f->comm)) /* in a forked child: it belongs to the parent */
         return PLAIT_OK;
-    plait_object_lock(f->comm);
+    pthread_mutex_lock(&f->comm->lock);
     f->leaving = true;
-    plait_object_unlock(f->comm);
+    pthread_mutex_unlock(&f->comm->lock);
     return discard(f);
 }
 
@@ -317,7 +341,7 @@ enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, doub
     f->in = in;
     f->out = out;
     for (uint32_t k = 0; k < f->flat.nbucket; k++)
-        plait_owner_scale(f->buckets[k].request, out);
+        plait_bind_factor(f->buckets[k].request->job.o, out);
     return PLAIT_OK;
 }
 

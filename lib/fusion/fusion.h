@@ -3,8 +3,8 @@
  * The room fusion: many tensors in few buckets, each bucket one all-reduce.
  *
  * layout.c lays tensors out in buckets, and finds the best buckets from times, for forecasts (plait/forecast.h);
- * buckets.c makes what a layout needs; step.c packs and begins a bucket when its last tensor is ready; pass.c copies,
- * casts and scales; device.c does the same on GPUs; trace.c keeps times.
+ * buckets.c makes what a layout needs; step.c packs and begins a bucket when its last tensor is ready, in the turns
+ * that owner.c has; pass.c copies, casts and scales; device.c does the same on GPUs; trace.c keeps times.
  *
  * A fusion has its own communicator. The progress of this communicator begins and unpacks buckets, under its lock.
  * ready() and skip() take no lock: they mark the tensor, count down its bucket, and keep the communicator among the
@@ -18,7 +18,7 @@
 
 #include <plait/fusion.h>
 
-#include "call/object.h"
+#include "call/call.h"
 
 #include <plait/plan.h>
 
@@ -66,7 +66,8 @@ struct plait_bucket {
 
 struct plait_fusion {
     struct plait_comm *comm;
-    struct plait_ownership *owner; /* of it */
+    struct plait_owner owner;           /* of it */
+    struct plait_wait wait, queue_wait; /* for this rank's tensors; for its work on a device */
     uint32_t rank, nrank;
     const struct plait_kernels *kernels;
     bool streaming; /* the payload's start would be evicted from the cache before it is read */
@@ -170,8 +171,23 @@ void plait_fusion_drop_layout(struct plait_fusion *f);
 
 /* ---- A fusion that exists --------------------------------------------------------------------------------- */
 
-/* step.c: progress, and the tensors that a rank lacks. Marks of ranks on other hosts are not visible. */
-extern const struct plait_owned plait_fusion_owned;
+enum plait_fusion_awaits {
+    PLAIT_FUSION_AWAITS_RANKS, /* or nothing: an operation in flight looks for failures itself */
+    PLAIT_FUSION_AWAITS_SELF,  /* tensors of this rank, and threads wait for them */
+    PLAIT_FUSION_AWAITS_DEVICE,
+};
+
+/* step.c: begin and end buckets. Returns whether there was progress. */
+bool plait_fusion_turn(struct plait_fusion *f, enum plait_fusion_awaits *awaits);
+
+/* owner.c: become the owner of the fusion's comm. */
+void plait_fusion_own(struct plait_fusion *f);
+
+/* The oldest bucket in flight, if there is one. */
+static inline uint32_t plait_fusion_oldest(const struct plait_fusion *f)
+{
+    return (f->next + f->flat.nbucket - f->nflying) % f->flat.nbucket;
+}
 
 /* Check arguments; an error names one. */
 enum plait_status plait_fusion_check_options(const struct plait_fusion_options *options);

@@ -6,6 +6,7 @@
 #include "fusion.h"
 
 #include "base/clock.h"
+#include "base/interrupt.h"
 #include "base/status.h"
 #include "pass.h"
 
@@ -81,11 +82,12 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
         atomic_store(&f->marks[tensor], before);
         return status;
     }
-    plait_owner_pends(f->comm); /* before the count-down, after which the round may end */
+    atomic_fetch_add(&f->comm->pending, 1); /* before the count-down, after which the round may end */
+    plait_progress_add(f->comm);
     plait_trace_ready(f->trace, tensor);
     raise_to(&f->latest, round);
     if ((uint32_t)atomic_fetch_sub_explicit(&b->state, 1, memory_order_acq_rel) == 1)
-        plait_owner_wake(); /* the bucket is complete */
+        plait_progress_wake(); /* the bucket is complete */
     return PLAIT_OK;
 }
 
@@ -174,7 +176,7 @@ static void begin(struct plait_fusion *f, uint32_t k)
     f->nflying++;
     plait_trace_change(f->trace, 1, 0);
     f->next = (k + 1) % f->flat.nbucket;
-    plait_owner_start(b->request);
+    plait_request_begin(b->request);
 }
 
 /* The bucket's transfer has succeeded. */
@@ -197,12 +199,8 @@ static void end(struct plait_fusion *f, uint32_t k)
 
     f->nflying--;
     plait_bucket_open(&f->buckets[k], plait_bucket_ended(&f->buckets[k]) + 1, n);
-    plait_owner_ended(f->comm, n);
-}
-
-static uint32_t oldest(const struct plait_fusion *f)
-{
-    return (f->next + f->flat.nbucket - f->nflying) % f->flat.nbucket;
+    f->comm->ncompleted += n;
+    plait_progress_wake();
 }
 
 /* No bucket begins any more: marked tensors no longer keep the comm active. */
@@ -212,15 +210,17 @@ static void let_go(struct plait_fusion *f)
 
     for (uint32_t k = 0; k < f->flat.nbucket; k++)
         marked += f->flat.buckets[k].ntensor - plait_bucket_missing(&f->buckets[k]);
-    plait_owner_ended(f->comm, marked - f->gone);
+    f->comm->ncompleted += marked - f->gone;
     f->gone = marked;
+    plait_progress_wake();
 }
 
 /* Unpack the bucket once its transfer has ended. Can its round end? */
 static bool has_come(struct plait_fusion *f, uint32_t k, bool *moved)
 {
     if (!f->buckets[k].unpacked) {
-        if (!plait_owner_has(f->buckets[k].request))
+        struct plait_request *r = f->buckets[k].request;
+        if (!plait_request_has_ended(r) || plait_request_take(&r) != PLAIT_OK)
             return false;
         unpack(f, k);
         *moved = true;
@@ -228,17 +228,16 @@ static bool has_come(struct plait_fusion *f, uint32_t k, bool *moved)
     return f->stream == NULL || plait_fusion_device_has_come(f, k);
 }
 
-static bool turn(void *fusion, enum plait_awaits *awaits)
+bool plait_fusion_turn(struct plait_fusion *f, enum plait_fusion_awaits *awaits)
 {
-    struct plait_fusion *f = fusion;
     bool moved = false;
 
-    while (f->nflying > 0 && has_come(f, oldest(f), &moved)) {
-        end(f, oldest(f));
+    while (f->nflying > 0 && has_come(f, plait_fusion_oldest(f), &moved)) {
+        end(f, plait_fusion_oldest(f));
         moved = true;
     }
     const bool left = f->leaving && f->nflying == 0 && !is_complete(f);
-    if (plait_object_failing(f->comm) || left) {
+    if (plait_has_failed(f->comm) || left) {
         let_go(f);
         return moved;
     }
@@ -246,83 +245,60 @@ static bool turn(void *fusion, enum plait_awaits *awaits)
         begin(f, f->next);
         moved = true;
     }
-    if (f->nflying > 0 && f->stream != NULL && f->buckets[oldest(f)].unpacked)
-        *awaits = PLAIT_AWAITS_DEVICE;
+    if (f->nflying > 0 && f->stream != NULL && f->buckets[plait_fusion_oldest(f)].unpacked)
+        *awaits = PLAIT_FUSION_AWAITS_DEVICE;
     else if (f->nflying == 0 && atomic_load_explicit(&f->waiting, memory_order_relaxed) > 0)
-        *awaits = PLAIT_AWAITS_SELF;
+        *awaits = PLAIT_FUSION_AWAITS_SELF;
     return moved;
 }
-
-/* ---- Reports of stalls ------------------------------------------------------------------------------------ */
-
-/* Name the tensors of a bucket that a rank has not marked in its next round: the first one, and how many more. */
-static uint32_t name_missing(const struct plait_fusion *f, uint32_t k, const _Atomic uint32_t *marks, char *text,
-                             size_t room)
-{
-    const uint32_t round = plait_bucket_ended(&f->buckets[k]) + 1;
-    uint32_t n = 0, first = 0;
-    char more[32] = "";
-
-    for (uint32_t t = f->flat.buckets[k].first; t != PLAIT_NOTHING; t = f->flat.places[t].next)
-        if (plait_mark_round(atomic_load_explicit(&marks[t], memory_order_relaxed)) != round && n++ == 0)
-            first = t;
-    if (n > 1)
-        snprintf(more, sizeof more, " and %u more", n - 1);
-    if (n > 0)
-        snprintf(text, room, "%u '%s'%s of bucket %u %s neither ready nor skipped on it", first, f->tensors[first].name,
-                 more, k, n > 1 ? "are" : "is");
-    return n;
-}
-
-static void excuse(const void *fusion, uint32_t rank, char *text, size_t room)
-{
-    const struct plait_fusion *f = fusion;
-    const uint32_t k = oldest(f);
-    char names[200];
-
-    if (f->nflying == 0)
-        return;
-    if (f->others[rank] == NULL)
-        snprintf(text, room, " (which tensors it lacks is known on its host only)");
-    else if (name_missing(f, k, f->others[rank], names, sizeof names) > 0)
-        snprintf(text, room, ": %s", names);
-}
-
-static void blame(const void *fusion, char *text, size_t room)
-{
-    const struct plait_fusion *f = fusion;
-    char names[200] = "";
-    const uint32_t n = name_missing(f, f->next, f->marks, names, sizeof names);
-
-    snprintf(text, room, "tensor%s %s", n > 1 ? "s" : "", names);
-}
-
-const struct plait_owned plait_fusion_owned = { "a fusion's; plait_fusion_destroy() ends both", turn, blame, excuse };
 
 /* ---- Waiting ---------------------------------------------------------------------------------------------- */
 
 struct awaited_round {
+    struct plait_comm *comm;
     const struct plait_bucket *bucket;
     uint32_t round;
 };
 
-static bool is_there(const void *awaited)
+static bool is_there(const struct awaited_round *w)
+{
+    return (int32_t)(plait_bucket_ended(w->bucket) - w->round) >= 0;
+}
+
+static bool is_over(void *awaited)
 {
     const struct awaited_round *w = awaited;
-    return (int32_t)(plait_bucket_ended(w->bucket) - w->round) >= 0;
+
+    return is_there(w) || plait_has_failed(w->comm);
+}
+
+static void interrupt(void *awaited)
+{
+    plait_comm_announce_abort(((const struct awaited_round *)awaited)->comm, PLAIT_INTERRUPTED, false);
+}
+
+static enum plait_status failure_of(const struct plait_fusion *f, const char *call)
+{
+    const struct plait_control *own = f->comm->own;
+
+    pthread_mutex_lock(&f->comm->lock); /* wait for a thread that is in a turn now */
+    pthread_mutex_unlock(&f->comm->lock);
+    return plait_fail((enum plait_status)atomic_load(&own->failed), "%s: %s", call, own->failure);
 }
 
 /* Wait until `round` rounds of bucket k have ended. */
 static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint32_t k, uint32_t round)
 {
-    const struct awaited_round w = { &f->buckets[k], round };
+    struct awaited_round w = { f->comm, &f->buckets[k], round };
     enum plait_status status = PLAIT_OK;
 
     if (!is_there(&w)) {
         const double start = plait_trace_now(f->trace);
         plait_trace_change(f->trace, 0, 1);
         atomic_fetch_add(&f->waiting, 1);
-        status = plait_owner_wait(f->comm, call, is_there, &w);
+        plait_progress_until(is_over, interrupt, &w, plait_spins(f->comm));
+        if (!is_there(&w))
+            status = failure_of(f, call);
         atomic_fetch_sub(&f->waiting, 1);
         plait_trace_change(f->trace, 0, -1);
         plait_trace_add(f->trace, PLAIT_TRACE_WAIT, k, start);
@@ -386,7 +362,7 @@ enum plait_status plait_fusion_gather(struct plait_fusion *f)
     uint32_t n = 0;
 
     if (status == PLAIT_OK)
-        status = plait_object_ungrouped(call);
+        status = plait_not_in_group(PLAIT_OK, call);
     if (status == PLAIT_OK && f->options.weights == PLAIT_NDTYPE)
         return plait_fail(PLAIT_ERR_ARG, "%s: %s has no weights; see the options sharded and weights", call, f->name);
     if (status == PLAIT_OK && f->stream != NULL &&

@@ -107,7 +107,7 @@ void plait_trace_change(struct plait_trace *t, int in_flight, int waiting)
 
 enum plait_status plait_fusion_times(struct plait_fusion *f, struct plait_fusion_times *out)
 {
-    if (f != NULL && plait_object_inherited(f->comm))
+    if (f != NULL && plait_comm_inherited(f->comm))
         return plait_object_check(f->comm, "plait_fusion_times", f->name);
     if (f == NULL || out == NULL || f->trace == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_fusion_times: %s",
@@ -171,7 +171,7 @@ static void write_event(FILE *file, const struct plait_fusion *f, uint32_t rank,
         const struct plait_slab *s = &f->flat.buckets[e->number];
         fprintf(file, "\"bucket %u\",\"args\":{\"tensors\":%u,\"bytes\":%zu,\"type\":\"%s\",\"algorithm\":", e->number,
                 s->ntensor, s->count * plait_dtype_size(s->type), plait_dtype_name(s->type));
-        write_string(file, plait_owner_algorithm(f->buckets[e->number].request));
+        write_string(file, f->buckets[e->number].request->job.o->selection.spec);
         fprintf(file, "}}");
     }
 }
@@ -236,7 +236,7 @@ enum plait_status plait_fusion_trace(struct plait_fusion *f, const char *path)
     enum plait_status status = plait_fusion_check_idle(f, "plait_fusion_trace");
 
     if (status == PLAIT_OK)
-        status = plait_object_ungrouped("plait_fusion_trace");
+        status = plait_not_in_group(PLAIT_OK, "plait_fusion_trace");
     if (status == PLAIT_OK && f->trace == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_fusion_trace: %s keeps no trace; create it with options.trace",
                           f->name);

@@ -5,7 +5,6 @@
 #include "base/status.h"
 #include "bootstrap/frame.h"
 #include "call/call.h"
-#include "call/object.h"
 #include "engine/prog.h"
 #include "failure/failure.h"
 #include "memory/devices.h"

@@ -211,7 +211,7 @@ static inline size_t plait_slice_place(const struct plait_op_plan *o, const stru
 }
 
 struct plait_job { /* a bound operation and the data of one call */
-    const struct plait_op_plan *o;
+    struct plait_op_plan *o;
     const void *in;
     void *out;
     const void *scale;        /* PLAIT_PREMULSUM: the scalar, read when the job begins; else NULL */
@@ -222,7 +222,7 @@ struct plait_job { /* a bound operation and the data of one call */
     struct plait_queue *queue; /* of a queued space, on which the work is put; else NULL */
 };
 
-static inline struct plait_job plait_job_of(const struct plait_op_plan *o, const struct plait_args *a,
+static inline struct plait_job plait_job_of(struct plait_op_plan *o, const struct plait_args *a,
                                             const struct plait_call *call)
 {
     struct plait_job job = { .o = o, .in = a->in, .out = a->out, .queue = a->queue };

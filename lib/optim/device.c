@@ -3,7 +3,8 @@
 #include "optim.h"
 
 #include "base/status.h"
-#include "call/object.h"
+#include "call/call.h"
+#include "device/device_comm.h"
 
 #include <plait/coll.h>
 #include <plait/memory.h>
@@ -43,7 +44,7 @@ enum plait_status plait_optim_device_make(struct plait_optim *o, size_t weights)
     enum plait_status status = PLAIT_OK;
 
     if (o->options.comm != NULL)
-        status = plait_work_open(o->options.comm, "plait_optim_create", o->queue);
+        status = plait_device_open(o->options.comm, "plait_optim_create", device);
     if (status == PLAIT_OK)
         status = plait_mem_alloc_on(device, weights * sizeof *o->momentum + 1, &momentum);
     o->momentum = momentum;
@@ -65,7 +66,7 @@ void plait_optim_device_drop(struct plait_optim *o)
 
     plait_device_used()->drain(o->queue);
     plait_device_used()->free_stepper(o->stepper);
-    if (comm == NULL || !plait_object_failing(comm) || !plait_work_free_later(comm, o->sums))
+    if (comm == NULL || !plait_has_failed(comm) || !plait_object_free_later(comm, o->sums))
         plait_mem_free(o->sums);
     plait_mem_free(o->momentum);
 }
@@ -120,9 +121,9 @@ static enum plait_status take_results(struct plait_optim *o, struct plait_optim_
 /* A failure releases waiting streams without valid sums. This rank's failure detector may not have seen it yet. */
 static enum plait_status look_for_failures(struct plait_comm *comm)
 {
-    plait_object_lock(comm);
-    const enum plait_status status = plait_object_probe(comm);
-    plait_object_unlock(comm);
+    pthread_mutex_lock(&comm->lock);
+    const enum plait_status status = plait_probe_failures(comm);
+    pthread_mutex_unlock(&comm->lock);
     return status;
 }
 

@@ -11,7 +11,7 @@
 #include "base/config.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "call/object.h"
+#include "call/call.h"
 #include "fusion/pass.h"
 
 #include <plait/coll.h>
@@ -30,7 +30,7 @@ static enum plait_status find_kernels(struct plait_optim *o)
     struct plait_config config;
 
     if (o->options.comm != NULL) {
-        o->kernels = plait_object_kernels(o->options.comm);
+        o->kernels = o->options.comm->kernels;
         return PLAIT_OK;
     }
     const enum plait_status status = plait_config_load(&config);

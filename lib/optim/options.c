@@ -4,7 +4,7 @@
 #include "base/bytes.h"
 #include "base/ranges.h"
 #include "base/status.h"
-#include "call/object.h"
+#include "call/call.h"
 
 #include <math.h>
 #include <stdio.h>

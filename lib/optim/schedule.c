@@ -3,7 +3,7 @@
 #include "optim.h"
 
 #include "base/status.h"
-#include "call/object.h"
+#include "call/call.h"
 
 #include <math.h>
 

@@ -148,7 +148,7 @@ void plait_requests_forget(struct plait_comm *comm)
             continue;
         }
         if (r->kind == PLAIT_REQUEST_COLLECTIVE && r->persistent)
-            plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
+            plait_unbind(r->job.o);
         r->comm = NULL;
     }
     pthread_mutex_unlock(&detach_lock);
@@ -256,7 +256,7 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
 static void unbind(const struct plait_request *r)
 {
     if (r->kind == PLAIT_REQUEST_COLLECTIVE && !r->persistent)
-        plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
+        plait_unbind(r->job.o);
 }
 
 void plait_request_end(struct plait_request *r, enum plait_status status)
