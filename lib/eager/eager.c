@@ -336,6 +336,8 @@ static uint64_t steps(const void *context, uint64_t *of)
     return (run->published && t->to.n > 0) + run->taken;
 }
 
+static const struct plait_wait_kind for_eager = { plait_eager_awaited, steps };
+
 inline __attribute__((always_inline)) void plait_eager_begin(struct plait_run *run, const struct plait_op_plan *o,
                                                              const struct plait_sizes *v, uint64_t word, const void *in,
                                                              void *out)
@@ -349,8 +351,7 @@ inline __attribute__((always_inline)) void plait_eager_begin(struct plait_run *r
     run->taken = 0;
     run->single_copy = run->by_single_copy = run->finished = false;
     run->published = try_publish(run);
-    plait_wait_init(&run->wait, NULL, plait_eager_awaited, run);
-    run->wait.detector.steps = steps;
+    plait_wait_init(&run->wait, &for_eager, run);
     if (o->eager.keeps)
         keep(run);
 }

@@ -281,8 +281,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->sizes = job->sizes;
     run->channel = run->space->channel;
     run->inner.state = PLAIT_INNER_NONE;
-    plait_wait_init(&run->wait, NULL, plait_run_awaited, run);
-    run->wait.detector.steps = plait_run_steps_done;
+    plait_wait_init(&run->wait, &plait_run_waits, run);
     return begin_plan(run, job, in);
 }
 

@@ -40,9 +40,8 @@ enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status 
 /* Begin comm->run: connect to the peers of the plan. `in`: the job's input, or what replaces it. */
 enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait_job *job, const void *in);
 
-/* For the failure detector. context: the comm's run. Ranks that it waits for; steps done, *of so many. */
-uint32_t plait_run_awaited(const void *context, uint32_t *ranks, uint32_t most);
-uint64_t plait_run_steps_done(const void *context, uint64_t *of);
+/* For the failure detector; the context is the comm's run. */
+extern const struct plait_wait_kind plait_run_waits;
 
 /*
  * Poll, then start ready steps. The first turns allocate memory for the slices; growing it waits until peers have read

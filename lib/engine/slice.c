@@ -225,7 +225,7 @@ static uint32_t add_peers(const struct plait_run *run, const uint32_t *instrs, u
     return have;
 }
 
-uint32_t plait_run_awaited(const void *context, uint32_t *ranks, uint32_t most)
+static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
 {
     const struct plait_run *run = context;
     uint32_t n = 0;
@@ -248,7 +248,7 @@ uint32_t plait_run_awaited(const void *context, uint32_t *ranks, uint32_t most)
     return n;
 }
 
-uint64_t plait_run_steps_done(const void *context, uint64_t *of)
+static uint64_t steps_done(const void *context, uint64_t *of)
 {
     const struct plait_run *run = context;
     uint64_t n = run->done_slices * run->prog->ninstr;
@@ -259,3 +259,5 @@ uint64_t plait_run_steps_done(const void *context, uint64_t *of)
     *of = run->nslice * run->prog->ninstr;
     return n;
 }
+
+const struct plait_wait_kind plait_run_waits = { awaited, steps_done };

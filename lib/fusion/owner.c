@@ -56,13 +56,8 @@ static uint32_t blame(const void *fusion, char *text, size_t room)
 
 /* ---- Turns, under the comm's lock -------------------------------------------------------------------------- */
 
-static bool everybody(const void *fusion, uint32_t rank)
-{
-    return rank != ((const struct plait_fusion *)fusion)->rank;
-}
-
 /* This rank is in no operation: other ranks ask excuse() instead of a note. */
-static const struct plait_wait_kind for_tensors = { everybody, blame, NULL };
+static const struct plait_wait_kind for_tensors = { .blame = blame, .everybody = true };
 
 static bool turn(struct plait_owner *owner, bool rarely)
 {
@@ -76,9 +71,9 @@ static bool turn(struct plait_owner *owner, bool rarely)
     for (unsigned i = 0; plait_spaces[i] != NULL && status == PLAIT_OK; i++)
         status = plait_spaces[i]->poll(f->comm);
     if (status == PLAIT_OK && awaits == PLAIT_FUSION_AWAITS_DEVICE)
-        status = plait_request_wait_turn(f->comm, &f->queue_wait, 0, moved, rarely);
+        status = plait_wait_poll(f->comm, &f->queue_wait, moved, rarely);
     if (status == PLAIT_OK)
-        status = plait_request_wait_turn(f->comm, &f->wait, 0, moved || awaits != PLAIT_FUSION_AWAITS_SELF, rarely);
+        status = plait_wait_poll(f->comm, &f->wait, moved || awaits != PLAIT_FUSION_AWAITS_SELF, rarely);
     if (status != PLAIT_OK)
         plait_requests_fail(f->comm, status);
     return moved || status != PLAIT_OK;
@@ -87,7 +82,7 @@ static bool turn(struct plait_owner *owner, bool rarely)
 void plait_fusion_own(struct plait_fusion *f)
 {
     f->owner = (struct plait_owner){ "a fusion's; plait_fusion_destroy() ends both", turn, excuse, f };
-    plait_wait_init(&f->wait, &for_tensors, plait_await_no_rank, f);
+    plait_wait_init(&f->wait, &for_tensors, f);
     plait_queue_wait_init(f->comm, &f->queue_wait);
     pthread_mutex_lock(&f->comm->lock);
     f->comm->owner = &f->owner;

@@ -200,6 +200,8 @@ static uint32_t unfinished(const void *context, uint32_t *ranks, uint32_t most)
     return n;
 }
 
+static const struct plait_wait_kind for_readers = { unfinished };
+
 /* Wait until all ranks have finished the operations that this rank has finished: then nobody reads its memory. */
 static enum plait_status wait_for_readers(struct plait_comm *comm)
 {
@@ -207,7 +209,7 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
     enum plait_status status = PLAIT_OK;
     uint32_t rank;
 
-    plait_wait_init(&w, NULL, unfinished, comm);
+    plait_wait_init(&w, &for_readers, comm);
     comm->limit = 0;
     while (status == PLAIT_OK && unfinished(comm, &rank, 1) > 0) {
         plait_network_turn(comm);

@@ -30,15 +30,6 @@ static bool borrows(const struct plait_comm *comm, const struct plait_message *m
     return m->space->queued || (process != NULL && process->base == NULL);
 }
 
-static void make_busy(struct plait_messages *all, struct plait_pair *pair)
-{
-    if (pair->busy)
-        return;
-    pair->busy = true;
-    pair->next_busy = all->busy;
-    all->busy = pair;
-}
-
 /* Memory of a queued space is one slice, read in place; for a rank of another host it has several. */
 static uint64_t count_slices(const struct plait_comm *comm, const struct plait_message *m)
 {
@@ -59,7 +50,7 @@ void plait_message_begin(struct plait_request *r)
     r->message.number = queue->n++;
     r->message.nslice = count_slices(r->comm, &r->message);
     plait_request_append(&queue->first, &queue->end, r);
-    make_busy(all, pair);
+    all->n++;
     if (r->message.space->queued) {
         r->message.space->message_begin(r->comm, &r->message.target);
         all->queued = r->message.space;
@@ -94,6 +85,7 @@ static struct plait_message *begin_first(const struct plait_message_queue *q)
 static void end_first(struct plait_message_queue *q, enum plait_status status)
 {
     struct plait_request *r = pop(q);
+    r->comm->messages->n--;
     struct plait_message_record *record = plait_message_record(r->comm, &r->message);
     if (status == PLAIT_OK && record != NULL)
         atomic_store_explicit(&record->done, 1, memory_order_relaxed);
@@ -329,32 +321,22 @@ static enum plait_status turn_pairs(struct plait_comm *comm, bool *moved)
 {
     enum plait_status status = PLAIT_OK;
 
-    for (struct plait_pair *pair = comm->messages->busy; pair != NULL && status == PLAIT_OK; pair = pair->next_busy)
+    for (struct plait_pair *pair = comm->messages->first; pair != NULL && status == PLAIT_OK; pair = pair->next)
         status = turn_out(comm, pair);
-    for (struct plait_pair *pair = comm->messages->busy; pair != NULL && status == PLAIT_OK; pair = pair->next_busy) {
+    for (struct plait_pair *pair = comm->messages->first; pair != NULL && status == PLAIT_OK; pair = pair->next) {
         status = turn_in(comm, pair);
         *moved |= pair->in || pair->out;
     }
     return status;
 }
 
-/* Take the pairs that have no message left off the list of busy ones. */
-static void drop_idle(struct plait_messages *all)
-{
-    for (struct plait_pair **at = &all->busy, *pair; (pair = *at) != NULL;) {
-        pair->busy = pair->sends.first != NULL || pair->recvs.first != NULL || pair->unread.first != NULL;
-        if (pair->busy)
-            at = &pair->next_busy;
-        else
-            *at = pair->next_busy;
-    }
-}
-
 static enum plait_status wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool rarely)
 {
     const struct plait_request *first = pair->recvs.first != NULL ? pair->recvs.first : plait_message_first_out(pair);
-    enum plait_status status = plait_message_wait_turn(comm, pair, rarely);
 
+    if (first == NULL && !pair->in && !pair->out)
+        return PLAIT_OK;
+    enum plait_status status = plait_message_wait_turn(comm, pair, rarely);
     if (status == PLAIT_OK && first != NULL && comm->failed == PLAIT_OK)
         status = first->space->poll(comm);
     return status;
@@ -374,14 +356,13 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
     struct plait_messages *all = comm->messages;
     bool moved = false;
 
-    if (all == NULL || all->busy == NULL)
+    if (all == NULL || all->n == 0)
         return false;
     enum plait_status status = turn_pairs(comm, &moved);
     if (all->queued != NULL && (moved || status != PLAIT_OK))
         status = end_queued(comm, all->queued, status);
-    for (struct plait_pair *pair = all->busy; pair != NULL && status == PLAIT_OK; pair = pair->next_busy)
+    for (struct plait_pair *pair = all->first; pair != NULL && status == PLAIT_OK; pair = pair->next)
         status = wait_turn(comm, pair, rarely);
-    drop_idle(all);
     if (comm->port != NULL && moved && all->nrecv == 0)
         plait_port_rest(comm->port);
     if (status != PLAIT_OK)
@@ -391,13 +372,12 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
 
 void plait_messages_fail(struct plait_comm *comm, enum plait_status status)
 {
-    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
-        struct plait_pair *pair = comm->messages->pairs[r];
-        while (pair != NULL && pair->unread.first != NULL)
+    for (struct plait_pair *pair = plait_first_pair(comm); pair != NULL; pair = pair->next) {
+        while (pair->unread.first != NULL)
             end_first(&pair->unread, status);
-        while (pair != NULL && pair->sends.first != NULL)
+        while (pair->sends.first != NULL)
             end_first(&pair->sends, status);
-        while (pair != NULL && pair->recvs.first != NULL)
+        while (pair->recvs.first != NULL)
             end_recv(pair, status);
     }
     if (comm->messages != NULL)

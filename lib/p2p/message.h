@@ -41,23 +41,31 @@ struct plait_pair { /* this rank and another, or itself */
     uint32_t peer;
     struct plait_message_queue sends, recvs;
     struct plait_message_queue unread; /* sends that are offered, but still read in place */
-    struct plait_pair *next_busy;
-    bool busy;                            /* in that list: a queue holds a message, or did before the last turn */
-    bool in, out;                         /* progress in its last turn: of receives, of sends */
-    struct plait_wait sending, receiving; /* one each: progress of one must not hide a stall of the other */
-    char *small;                          /* [PLAIT_WINDOW][PLAIT_MESSAGE_SMALL], or NULL */
-    char *stage;                          /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE], or NULL */
+    struct plait_pair *next;
+    bool in, out; /* progress in its last turn: of receives, of sends */
+    struct plait_pair_wait {
+        struct plait_wait wait;
+        const struct plait_pair *pair;
+        bool out;
+    } sending, receiving; /* one each: progress of one must not hide a stall of the other */
+    char *small;          /* [PLAIT_WINDOW][PLAIT_MESSAGE_SMALL], or NULL */
+    char *stage;          /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE], or NULL */
 };
 
 struct plait_messages { /* of a comm */
-    uint32_t nrecv;     /* pending receives */
+    uint32_t n, nrecv;  /* pending messages; receives among them */
     uint32_t nborrow;   /* receives that may read the sender's memory in place; if any, own->receiving is 1 */
     const struct plait_space *queued; /* of the latest message of a queued space, or NULL */
     struct plait_request *done;       /* messages of it that end with this turn */
     uint64_t nshown;                  /* records written into the ring */
-    struct plait_pair *busy;          /* those that have turns */
+    struct plait_pair *first;         /* all pairs */
     struct plait_pair *pairs[];       /* [nrank]; NULL before the first message */
 };
+
+static inline struct plait_pair *plait_first_pair(const struct plait_comm *comm)
+{
+    return comm->messages != NULL ? comm->messages->first : NULL;
+}
 
 /* Make queues for, and links to, `peer`, for data in `space`; the first call allocates. */
 enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer, const struct plait_space *space);

@@ -41,24 +41,6 @@ void plait_message_count(const struct plait_comm *comm, struct plait_message *m)
         atomic_store_explicit(&record->slices, clamp(m->slice), memory_order_relaxed);
 }
 
-/* Record a long wait (now: ns) or its end (0). A later message may have overwritten the record: write it again. */
-static void note(struct plait_request *r, uint64_t now)
-{
-    if (r == NULL)
-        return;
-    if (r->message.began == 0)
-        r->message.began = now;
-    if (now > 0 && plait_message_record(r->comm, &r->message) == NULL)
-        plait_message_show(r);
-    struct plait_message_record *record = plait_message_record(r->comm, &r->message);
-    if (record == NULL)
-        return;
-    atomic_store_explicit(&record->began, r->message.began, memory_order_relaxed);
-    atomic_store_explicit(&record->waiting, now > 0, memory_order_relaxed);
-    if (now > 0)
-        atomic_store_explicit(&record->waited, 1, memory_order_relaxed);
-}
-
 /* ---- Both ends agree ------------------------------------------------------------------------------------- */
 
 enum {
@@ -158,7 +140,7 @@ static enum plait_status check_outgoing(struct plait_comm *comm, const struct pl
 
 static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
 {
-    const struct plait_pair *pair = context;
+    const struct plait_pair *pair = ((const struct plait_pair_wait *)context)->pair;
 
     if (most == 0 || pair->peer == pair->comm->rank)
         return 0;
@@ -170,74 +152,73 @@ uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, 
 {
     uint32_t n = 0;
 
-    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank && n < most; r++) {
-        const struct plait_pair *pair = comm->messages->pairs[r];
-        if (pair != NULL && (pair->recvs.first != NULL || plait_message_first_out(pair) != NULL))
-            n += awaited(pair, ranks + n, most - n);
-    }
+    for (const struct plait_pair *pair = plait_first_pair(comm); pair != NULL && n < most; pair = pair->next)
+        if (pair->recvs.first != NULL || plait_message_first_out(pair) != NULL)
+            n += awaited(&pair->receiving, ranks + n, most - n);
     return n;
 }
 
-static bool needs(const void *context, uint32_t rank)
+/* The awaited message; NULL: none is. */
+static struct plait_request *head_of(const struct plait_pair_wait *w)
 {
-    const struct plait_pair *pair = context;
-    return rank == pair->peer && rank != pair->comm->rank;
+    return w->out ? plait_message_first_out(w->pair) : w->pair->recvs.first;
 }
 
-static uint32_t blame(const struct plait_pair *pair, const struct plait_wait *w, const struct plait_message *m,
-                      const char *verb, const char *side, char *text, size_t room)
+/* Record a long wait (now: ns) or its end (0). A later message may have overwritten the record: write it again. */
+static void note(const void *context, uint64_t now)
 {
+    struct plait_request *r = head_of(context);
+
+    if (r == NULL)
+        return;
+    if (r->message.began == 0)
+        r->message.began = now;
+    if (now > 0 && plait_message_record(r->comm, &r->message) == NULL)
+        plait_message_show(r);
+    struct plait_message_record *record = plait_message_record(r->comm, &r->message);
+    if (record == NULL)
+        return;
+    atomic_store_explicit(&record->began, r->message.began, memory_order_relaxed);
+    atomic_store_explicit(&record->waiting, now > 0, memory_order_relaxed);
+    if (now > 0)
+        atomic_store_explicit(&record->waited, 1, memory_order_relaxed);
+}
+
+static uint32_t blame(const void *context, char *text, size_t room)
+{
+    const struct plait_pair_wait *w = context;
+    const struct plait_pair *pair = w->pair;
+    const struct plait_message *m = &head_of(w)->message;
     char message[160] = "";
 
+    if (w->out && m->space->is_behind(pair->comm)) {
+        snprintf(text, room, PLAIT_WAITS_FOR_ITSELF, pair->comm->rank);
+        return pair->comm->rank + 1;
+    }
     if (pair->peer != pair->comm->rank)
-        plait_comm_waits_in(pair->comm, pair->peer, plait_detector_middle(&w->detector), message, sizeof message);
-    snprintf(text, room, "rank %u does not %s message #%llu %s rank %u (%zu %s)%s", pair->peer, verb,
-             (unsigned long long)m->number + 1, side, pair->comm->rank, m->count, plait_dtype_name(m->type), message);
+        plait_comm_waits_in(pair->comm, pair->peer, plait_detector_middle(&w->wait.detector), message, sizeof message);
+    snprintf(text, room, "rank %u does not %s message #%llu %s rank %u (%zu %s)%s", pair->peer,
+             w->out ? "receive" : "send", (unsigned long long)m->number + 1, w->out ? "from" : "to", pair->comm->rank,
+             m->count, plait_dtype_name(m->type), message);
     return pair->peer + 1;
 }
 
-static uint32_t blame_receiver(const void *context, char *text, size_t room)
-{
-    const struct plait_pair *pair = context;
-    const struct plait_message *out = &plait_message_first_out(pair)->message;
-
-    if (!out->space->is_behind(pair->comm))
-        return blame(pair, &pair->sending, out, "receive", "from", text, room);
-    snprintf(text, room, PLAIT_WAITS_FOR_ITSELF, pair->comm->rank);
-    return pair->comm->rank + 1;
-}
-
-static uint32_t blame_sender(const void *context, char *text, size_t room)
-{
-    const struct plait_pair *pair = context;
-
-    return blame(pair, &pair->receiving, &pair->recvs.first->message, "send", "to", text, room);
-}
-
-static void note_sending(const void *context, uint64_t now)
-{
-    note(plait_message_first_out(context), now);
-}
-
-static void note_receiving(const void *context, uint64_t now)
-{
-    note(((const struct plait_pair *)context)->recvs.first, now);
-}
-
-static const struct plait_wait_kind for_sending = { needs, blame_receiver, note_sending };
-static const struct plait_wait_kind for_receiving = { needs, blame_sender, note_receiving };
+static const struct plait_wait_kind for_message = { .awaited = awaited, .blame = blame, .note = note };
 
 void plait_message_wait_init(struct plait_pair *pair)
 {
-    plait_wait_init(&pair->sending, &for_sending, awaited, pair);
-    plait_wait_init(&pair->receiving, &for_receiving, awaited, pair);
+    pair->sending.out = true;
+    pair->sending.pair = pair->receiving.pair = pair;
+    plait_wait_init(&pair->sending.wait, &for_message, &pair->sending);
+    plait_wait_init(&pair->receiving.wait, &for_message, &pair->receiving);
 }
 
-/* head: the awaited message, or NULL. */
-static enum plait_status probe_wait(struct plait_comm *comm, struct plait_wait *w, const struct plait_request *head,
-                                    bool moved, bool rarely)
+static enum plait_status probe_wait(struct plait_comm *comm, struct plait_pair_wait *w, bool moved, bool rarely)
 {
-    return plait_request_wait_turn(comm, w, head != NULL ? head->message.deadline : 0, moved || head == NULL, rarely);
+    const struct plait_request *head = head_of(w);
+
+    w->wait.detector.limit = head != NULL ? head->message.deadline : 0;
+    return plait_wait_poll(comm, &w->wait, moved || head == NULL, rarely);
 }
 
 /* Not at each turn: a probe delays the moment when this rank sees the message. */
@@ -256,14 +237,14 @@ static enum plait_status probe_mismatch(struct plait_comm *comm, const struct pl
 
 enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool rarely)
 {
-    const bool looks = rarely || is_due(&pair->receiving) || is_due(&pair->sending);
+    const bool looks = rarely || is_due(&pair->receiving.wait) || is_due(&pair->sending.wait);
     enum plait_status status = PLAIT_OK;
 
     if (PLAIT_GUARDS && !pair->in && pair->peer != comm->rank && looks)
         status = probe_mismatch(comm, pair);
     if (status == PLAIT_OK)
-        status = probe_wait(comm, &pair->receiving, pair->recvs.first, pair->in, rarely);
+        status = probe_wait(comm, &pair->receiving, pair->in, rarely);
     if (status == PLAIT_OK)
-        status = probe_wait(comm, &pair->sending, plait_message_first_out(pair), pair->out, rarely);
+        status = probe_wait(comm, &pair->sending, pair->out, rarely);
     return status;
 }

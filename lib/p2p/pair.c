@@ -18,7 +18,8 @@ enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer, 
         pair->comm = comm;
         pair->peer = peer;
         plait_message_wait_init(pair);
-        comm->messages->pairs[peer] = pair;
+        pair->next = comm->messages->first;
+        comm->messages->pairs[peer] = comm->messages->first = pair;
     }
     if (pair == NULL)
         return plait_fail_memory("out of memory for messages");
@@ -73,12 +74,10 @@ bool plait_message_all_read(const struct plait_link *link, uint32_t last, uint64
 
 void plait_messages_destroy(struct plait_comm *comm)
 {
-    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
-        struct plait_pair *pair = comm->messages->pairs[r];
-        if (pair != NULL) {
-            plait_arena_free(pair->small);
-            plait_arena_free(pair->stage);
-        }
+    for (struct plait_pair *pair = plait_first_pair(comm), *next; pair != NULL; pair = next) {
+        next = pair->next;
+        plait_arena_free(pair->small);
+        plait_arena_free(pair->stage);
         free(pair);
     }
     free(comm->messages);
@@ -89,22 +88,17 @@ size_t plait_messages_bytes(const struct plait_comm *comm)
 {
     size_t bytes = 0;
 
-    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
-        const struct plait_pair *pair = comm->messages->pairs[r];
-        if (pair != NULL && pair->small != NULL)
-            bytes += PLAIT_MESSAGE_SMALL_STAGES;
-        if (pair != NULL && pair->stage != NULL)
-            bytes += PLAIT_MESSAGE_STAGES;
-    }
+    for (const struct plait_pair *pair = plait_first_pair(comm); pair != NULL; pair = pair->next)
+        bytes +=
+            (pair->small != NULL ? PLAIT_MESSAGE_SMALL_STAGES : 0) + (pair->stage != NULL ? PLAIT_MESSAGE_STAGES : 0);
     return bytes;
 }
 
 void plait_messages_empty(struct plait_comm *comm)
 {
-    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
-        struct plait_pair *pair = comm->messages->pairs[r];
-        const struct plait_link *link = comm->peers[r].link[PLAIT_CHANNEL_MESSAGES];
-        if (pair == NULL || (pair->small == NULL && pair->stage == NULL) ||
+    for (struct plait_pair *pair = plait_first_pair(comm); pair != NULL; pair = pair->next) {
+        const struct plait_link *link = comm->peers[pair->peer].link[PLAIT_CHANNEL_MESSAGES];
+        if ((pair->small == NULL && pair->stage == NULL) ||
             !plait_message_all_read(link, link->next_out - 1, PLAIT_WINDOW))
             continue;
         plait_arena_free(pair->small);

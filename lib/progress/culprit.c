@@ -234,7 +234,7 @@ static void find_one(const struct plait_comm *comm, const struct plait_detector 
 void plait_culprit_find(const struct plait_comm *comm, const struct plait_detector *d, struct plait_culprit *out)
 {
     *out = (struct plait_culprit){ .rank = PLAIT_NOBODY };
-    if (d->kind != NULL) {
+    if (!plait_detector_of_collective(d)) {
         find_one(comm, d, out);
         return;
     }

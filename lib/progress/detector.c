@@ -47,13 +47,16 @@ const char *plait_peer_cut_off(const struct plait_comm *comm, uint32_t rank)
 
 bool plait_detector_needs(const struct plait_comm *comm, const struct plait_detector *d, uint32_t rank)
 {
-    return d->kind == NULL ? !plait_peer_finished(comm, rank)
-                           : d->kind->needs != NULL && d->kind->needs(d->context, rank);
+    uint32_t one;
+
+    if (plait_detector_of_collective(d))
+        return !plait_peer_finished(comm, rank);
+    return d->kind->everybody || (plait_detector_awaited(d, &one, 1) > 0 && one == rank);
 }
 
 static double deadline_of(const struct plait_comm *comm, const struct plait_detector *d)
 {
-    const double own = d->kind == NULL ? comm->limit : d->limit;
+    const double own = plait_detector_of_collective(d) ? comm->limit : d->limit;
     return own > 0 ? own : comm->deadline;
 }
 
@@ -65,14 +68,14 @@ static void publish(struct plait_comm *comm, const struct plait_detector *d)
     const uint64_t now = (uint64_t)(d->last * 1e9);
     uint64_t steps = 0, nstep = 0;
 
-    if (d->kind != NULL && d->kind->note != NULL)
+    if (d->kind->note != NULL)
         d->kind->note(d->context, now);
-    if (d->kind != NULL)
+    if (!plait_detector_of_collective(d))
         return;
     if (atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= comm->sequence)
         return; /* waits in destroy, not in an operation */
-    if (d->steps != NULL)
-        steps = d->steps(d->context, &nstep);
+    if (d->kind->steps != NULL)
+        steps = d->kind->steps(d->context, &nstep);
     struct plait_progress *p = plait_ring_progress(&comm->own->ring, comm->sequence);
     if (atomic_load_explicit(&p->sequence, memory_order_relaxed) != comm->sequence)
         plait_progress_begin(&comm->own->ring, comm->sequence, now, 1, nstep); /* an eager operation has no entry yet */
@@ -90,9 +93,9 @@ void plait_detector_end(struct plait_comm *comm, struct plait_detector *d)
     d->timed = false;
     if (d->last_awaited > 0)
         comm->peers[d->last_awaited - 1].waited += plait_clock() - d->start;
-    if (d->kind != NULL && d->kind->note != NULL)
+    if (d->kind->note != NULL)
         d->kind->note(d->context, 0);
-    if (d->kind == NULL && atomic_load_explicit(&p->sequence, memory_order_relaxed) == comm->sequence &&
+    if (plait_detector_of_collective(d) && atomic_load_explicit(&p->sequence, memory_order_relaxed) == comm->sequence &&
         comm->failed == PLAIT_OK)
         atomic_store_explicit(&p->waiting_for, 0, memory_order_relaxed);
 }
@@ -326,7 +329,7 @@ static void keep_time(const struct plait_comm *comm, struct plait_detector *d, d
 {
     uint32_t rank;
 
-    d->last_awaited = d->awaited(d->context, &rank, 1) > 0 ? rank + 1 : 0;
+    d->last_awaited = plait_detector_awaited(d, &rank, 1) > 0 ? rank + 1 : 0;
     if (!d->timed) {
         d->timed = true;
         d->warned = false;
@@ -360,7 +363,7 @@ enum plait_status plait_detector_probe(struct plait_comm *comm, struct plait_det
     if (!PLAIT_GUARDS)
         return PLAIT_OK;
     publish(comm, d);
-    enum plait_status status = d->kind == NULL ? probe_calls(comm) : plait_probe_failures(comm);
+    enum plait_status status = plait_detector_of_collective(d) ? probe_calls(comm) : plait_probe_failures(comm);
     if (status == PLAIT_OK)
         status = probe_claim(comm, now);
     atomic_store_explicit(&comm->own->seen, now, memory_order_relaxed);

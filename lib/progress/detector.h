@@ -11,14 +11,18 @@
 
 #include "comm/comm.h"
 
-/* A wait for something else than a collective: for messages, or for this rank's own tensors. */
+/* What is awaited: a collective, or something else, which has blame(). The callbacks get the wait's context. */
 struct plait_wait_kind {
-    /* Is this rank needed to end the wait? NULL: none is. */
-    bool (*needs)(const void *context, uint32_t rank);
-    /* The culprit of a stall (rank + 1; 0: none), and a text that names it. */
+    /* The awaited ranks, at most `most`. NULL: none; the wait is for this rank itself. */
+    uint32_t (*awaited)(const void *context, uint32_t *ranks, uint32_t most);
+    /* Of a collective: steps done; *of: in all. NULL: not known. */
+    uint64_t (*steps)(const void *context, uint64_t *of);
+
+    /* The culprit of a stall (rank + 1; 0: none), and a text that names it. NULL: a collective. */
     uint32_t (*blame)(const void *context, char *text, size_t room);
     /* Write into the ring that the wait is long (`now` in ns) or over (0). NULL: not. */
     void (*note)(const void *context, uint64_t now);
+    bool everybody; /* all ranks are needed to end the wait, as in a collective; else the one that is awaited */
 };
 
 #define PLAIT_WAITS_FOR_ITSELF "rank %u waits for its own stream: earlier work on it has not finished"
@@ -26,12 +30,9 @@ struct plait_wait_kind {
 enum plait_suspicion { PLAIT_LEFT, PLAIT_DIED, PLAIT_UNCREATED, PLAIT_UNREAD, PLAIT_CUT_OFF };
 
 struct plait_detector { /* of one wait */
-    /* The awaited ranks, at most `most`. */
-    uint32_t (*awaited)(const void *context, uint32_t *ranks, uint32_t most);
-    uint64_t (*steps)(const void *context, uint64_t *of); /* steps done; *of: in all. NULL: not known */
+    const struct plait_wait_kind *kind;
     const void *context;
-    const struct plait_wait_kind *kind; /* NULL: a collective is awaited, and every rank is needed */
-    double limit;                       /* deadline if kind is not NULL; 0: the comm's */
+    double limit; /* deadline, but for collectives; 0: the comm's */
 
     bool timed;         /* the fields below are set: there was a probe */
     bool warned;        /* the slow report was written */
@@ -47,6 +48,17 @@ struct plait_detector { /* of one wait */
 static inline double plait_detector_middle(const struct plait_detector *d)
 {
     return (d->start + d->last) / 2;
+}
+
+static inline bool plait_detector_of_collective(const struct plait_detector *d)
+{
+    return d->kind->blame == NULL;
+}
+
+/* The ranks that the wait is for, at most `most`. */
+static inline uint32_t plait_detector_awaited(const struct plait_detector *d, uint32_t *out, uint32_t most)
+{
+    return d->kind->awaited != NULL ? d->kind->awaited(d->context, out, most) : 0;
 }
 
 /* Probe. On an error the comm has failed. */

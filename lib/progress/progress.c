@@ -98,6 +98,11 @@ bool plait_progress(void)
     return drive(false);
 }
 
+bool plait_progress_rarely(void)
+{
+    return drive(true);
+}
+
 /* ---- Waiting ----------------------------------------------------------------------------------------- */
 
 /* Dekker's pattern: each side writes its word, then reads the other's. A sleeper is woken or does not fall asleep. */
@@ -262,7 +267,8 @@ static void *run_thread(void *arg)
     while (!atomic_load_explicit(&stop, memory_order_relaxed))
         if (atomic_load_explicit(&drivers, memory_order_relaxed) > 0)
             usleep(REST_US);
-        else if (drive(spinner.sleeps > 1)) /* after long sleeps, probe at once */
+        else if ((spinner.sleeps > 1 ? plait_progress_rarely()
+                                     : plait_progress())) /* after long sleeps, probe at once */
             plait_spinner_reset(&spinner);
         else
             idle_beside(&spinner, &crowded);
@@ -319,8 +325,7 @@ static void doze(struct plait_comm *comm, struct plait_wait *w)
 
     comm->stats.sleeps += s->announced;
     sleep_a_while(s, PLAIT_SLEEP_NS);
-    plait_doorbells_announce(&s->doorbells, comm, ranks,
-                             w->detector.awaited(w->detector.context, ranks, PLAIT_DOORBELLS));
+    plait_doorbells_announce(&s->doorbells, comm, ranks, plait_detector_awaited(&w->detector, ranks, PLAIT_DOORBELLS));
     announce(&s->doorbells);
 }
 
@@ -362,12 +367,14 @@ enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
     return status;
 }
 
-enum plait_status plait_wait_poll(struct plait_comm *comm, struct plait_wait *w, bool rarely)
+enum plait_status plait_wait_poll(struct plait_comm *comm, struct plait_wait *w, bool moved, bool rarely)
 {
     const int saved = errno;
     enum plait_status status = PLAIT_OK;
 
-    if (rarely || (w->spinner.turns++ >= plait_spins(comm) && w->spinner.turns % PROBE_EVERY == 0))
+    if (moved)
+        plait_wait_progress(comm, w);
+    else if (rarely || (w->spinner.turns++ >= plait_spins(comm) && w->spinner.turns % PROBE_EVERY == 0))
         status = plait_detector_probe(comm, &w->detector, plait_clock());
     errno = saved;
     return status;

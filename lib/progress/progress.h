@@ -49,8 +49,12 @@ static inline void plait_spinner_reset(struct plait_spinner *s)
 
 extern _Atomic uint32_t plait_nactive; /* comms with pending operations */
 
-/* One turn of every active comm that no other thread has locked. Returns whether there was progress. */
+/*
+ * One turn of every active comm that no other thread has locked. Returns whether there was progress. rarely: for a
+ * caller that does not poll continuously; each turn without progress probes for failures.
+ */
 bool plait_progress(void);
+bool plait_progress_rarely(void);
 
 /* Add a comm whose comm->pending is counted. Remove it, with its lock held, if comm->pending is still n. */
 void plait_progress_add(struct plait_comm *comm);
@@ -91,13 +95,10 @@ struct plait_wait {
     struct plait_detector detector;
 };
 
-static inline void plait_wait_init(struct plait_wait *w, const struct plait_wait_kind *kind,
-                                   uint32_t (*awaited)(const void *, uint32_t *, uint32_t), const void *context)
+static inline void plait_wait_init(struct plait_wait *w, const struct plait_wait_kind *kind, const void *context)
 {
     plait_spinner_reset(&w->spinner);
     w->detector.timed = false;
-    w->detector.awaited = awaited;
-    w->detector.steps = NULL;
     w->detector.context = context;
     w->detector.kind = kind;
     w->detector.limit = 0;
@@ -112,9 +113,10 @@ static inline uint32_t plait_spins(const struct plait_comm *comm)
 enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w);
 
 /*
- * For a caller that polls: probe every few calls, or at each call if it polls rarely. On an error the comm has failed.
+ * A turn of a caller that polls: without progress (moved) probe every few calls, or at each call if it polls rarely. On
+ * an error the comm has failed.
  */
-enum plait_status plait_wait_poll(struct plait_comm *comm, struct plait_wait *w, bool rarely);
+enum plait_status plait_wait_poll(struct plait_comm *comm, struct plait_wait *w, bool moved, bool rarely);
 
 /* One turn of the spin; false: it is over, or other comms have to go on. */
 static inline bool plait_wait_spin(struct plait_comm *comm, struct plait_wait *w)

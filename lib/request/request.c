@@ -324,15 +324,6 @@ void plait_request_interrupt(void *request)
     pthread_mutex_unlock(&detach_lock);
 }
 
-struct plait_comm *plait_request_lock(const struct plait_request *r)
-{
-    pthread_mutex_lock(&detach_lock);
-    struct plait_comm *comm = r->comm;
-    const bool locked = comm != NULL && pthread_mutex_trylock(&comm->lock) == 0;
-    pthread_mutex_unlock(&detach_lock);
-    return locked ? comm : NULL;
-}
-
 /* Make the cause of its error this thread's last error. */
 static enum plait_status tell(const struct plait_request *r)
 {

@@ -191,9 +191,6 @@ void plait_requests_notify(struct plait_comm *comm);
 /* The comm has failed: end all its requests. */
 void plait_requests_fail(struct plait_comm *comm, enum plait_status status);
 
-/* Callback of a wait for this rank's own work: no rank is awaited. */
-uint32_t plait_await_no_rank(const void *context, uint32_t *ranks, uint32_t most);
-
 /* One turn of the comm's collectives; see struct plait_drive. True: something moved. */
 bool plait_requests_turn(struct plait_comm *comm, bool rarely);
 uint32_t plait_requests_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most);
@@ -209,9 +206,6 @@ enum plait_status plait_request_take(struct plait_request **r);
 
 /* Interrupt the wait for it: unless it has ended, its comm fails. Any thread may call this. */
 void plait_request_interrupt(void *request);
-
-/* Its comm, locked; NULL: the comm is destroyed, or another thread holds the lock. */
-struct plait_comm *plait_request_lock(const struct plait_request *r);
 
 /* Nobody needs it any more: to a free list, or free it if its comm is destroyed. */
 void plait_request_give_back(struct plait_request *r);
@@ -235,10 +229,6 @@ void plait_request_withdraw(struct plait_request *r);
 
 /* A wait for work on a queue; it awaits no rank. */
 void plait_queue_wait_init(struct plait_comm *comm, struct plait_wait *w);
-
-/* A turn of any wait: plait_wait_poll(), unless there was progress (moved). limit: seconds; 0: the comm's deadline. */
-enum plait_status plait_request_wait_turn(struct plait_comm *comm, struct plait_wait *w, double limit, bool moved,
-                                          bool rarely);
 
 /* Wait until all of the request is on its queue, or it has ended without. */
 void plait_request_await_issued(struct plait_request *r);

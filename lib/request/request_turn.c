@@ -12,12 +12,6 @@
 
 /* ---- Waiting for what is on a queue ---------------------------------------------------------------------------- */
 
-uint32_t plait_await_no_rank(const void *context, uint32_t *ranks, uint32_t most)
-{
-    (void)context, (void)ranks, (void)most;
-    return 0;
-}
-
 static uint32_t blame(const void *context, char *text, size_t room)
 {
     (void)context;
@@ -30,17 +24,7 @@ static const struct plait_wait_kind for_queue = { .blame = blame };
 
 void plait_queue_wait_init(struct plait_comm *comm, struct plait_wait *w)
 {
-    plait_wait_init(w, &for_queue, plait_await_no_rank, comm);
-}
-
-enum plait_status plait_request_wait_turn(struct plait_comm *comm, struct plait_wait *w, double limit, bool moved,
-                                          bool rarely)
-{
-    w->detector.limit = limit;
-    if (!moved)
-        return plait_wait_poll(comm, w, rarely);
-    plait_wait_progress(comm, w);
-    return PLAIT_OK;
+    plait_wait_init(w, &for_queue, comm);
 }
 
 /* ---- Marks ---------------------------------------------------------------------------------------------------- */
@@ -121,9 +105,9 @@ static enum plait_status turn_issued(struct plait_comm *comm, bool rarely, bool 
     const struct plait_request *first = comm->issued;
     if (first == NULL)
         return PLAIT_OK;
-    return plait_request_wait_turn(
-        comm, &comm->run->queue_wait,
-        first->kind == PLAIT_REQUEST_COLLECTIVE ? first->job.deadline : first->message.deadline, some, rarely);
+    comm->run->queue_wait.detector.limit =
+        first->kind == PLAIT_REQUEST_COLLECTIVE ? first->job.deadline : first->message.deadline;
+    return plait_wait_poll(comm, &comm->run->queue_wait, some, rarely);
 }
 
 /* ---- Turns ---------------------------------------------------------------------------------------------- */
@@ -161,11 +145,10 @@ static enum plait_status turn_first(struct plait_comm *comm, bool rarely, bool *
     }
     if (status == PLAIT_OK)
         status = plait_run_turn(comm, &turned, ended);
-    if (status == PLAIT_OK && !turned && !*ended)
-        return plait_wait_poll(comm, &comm->run->wait, rarely);
-    plait_wait_progress(comm, &comm->run->wait);
-    *moved = true;
-    return status;
+    turned |= *ended || status != PLAIT_OK;
+    *moved |= turned;
+    const enum plait_status polled = plait_wait_poll(comm, &comm->run->wait, turned, rarely);
+    return status == PLAIT_OK ? polled : status;
 }
 
 bool plait_requests_turn(struct plait_comm *comm, bool rarely)
@@ -188,8 +171,7 @@ bool plait_requests_turn(struct plait_comm *comm, bool rarely)
 
 uint32_t plait_requests_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most)
 {
-    const struct plait_wait *w = &comm->run->wait;
-    return plait_requests_run(comm) ? w->detector.awaited(w->detector.context, ranks, most) : 0;
+    return plait_requests_run(comm) ? plait_detector_awaited(&comm->run->wait.detector, ranks, most) : 0;
 }
 
 /* ---- Waiting for requests ------------------------------------------------------------------------------- */
@@ -207,18 +189,6 @@ static enum plait_status check(struct plait_request *const *request, const char 
     return PLAIT_OK;
 }
 
-/* A test is no steady poll: it probes for failures each time. */
-static void drive(struct plait_request *r)
-{
-    plait_progress();
-    struct plait_comm *comm = plait_request_has_ended(r) ? NULL : plait_request_lock(r);
-    if (comm == NULL)
-        return;
-    if (!plait_request_has_ended(r))
-        comm->drive->turn(comm, true);
-    pthread_mutex_unlock(&comm->lock);
-}
-
 enum plait_status plait_test(struct plait_request **request, int *done)
 {
     const enum plait_status status = check(request, "plait_test");
@@ -232,7 +202,7 @@ enum plait_status plait_test(struct plait_request **request, int *done)
     if (r == NULL || plait_request_state(r) == PLAIT_REQUEST_IDLE)
         return PLAIT_OK;
     if (!plait_request_has_ended(r))
-        drive(r);
+        plait_progress_rarely();
     *done = plait_request_has_ended(r);
     return *done ? plait_request_take(request) : PLAIT_OK;
 }

@@ -11,10 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
-#define HEARTBEAT 0.5 /* seconds after which an unchanged update is sent again */
-#define TICK      0.1 /* seconds between turns of the thread */
-#define LAST_WORD 1.0 /* seconds, at most, to send a rank's last update */
+#define HEARTBEAT    0.5 /* seconds after which an unchanged update is sent again */
+#define TICK         0.1 /* seconds between turns of the thread */
+#define LAST_WORD    1.0 /* seconds, at most, to send a rank's last update */
+#define DEPARTING_US 200 /* between turns of a rank that leaves */
 
 /* A connection: rank 0 has one to each rank, its own unused; the others have one, to rank 0. */
 struct line {
@@ -34,14 +36,12 @@ struct plait_remote {
     struct plait_comm *comm;
     uint32_t nline;
     bool leaving;
-    bool left;               /* the last update is sent, or no connection is left */
     atomic_bool over;        /* the connection to rank 0 has ended */
     atomic_bool lost;        /* the program has closed a descriptor */
     struct plait_error loss; /* which one; written before `lost` */
-    double seen, sent;       /* clock of this rank's last probe; of its last update */
-    uint32_t probes;
-    uint64_t newest;     /* version of the last update of any rank */
-    struct line lines[]; /* [nline] */
+    double sent;             /* clock of this rank's last update */
+    uint64_t newest;         /* version of the last update of any rank */
+    struct line lines[];     /* [nline] */
 };
 
 static bool is_root(const struct plait_remote *r)
@@ -49,8 +49,7 @@ static bool is_root(const struct plait_remote *r)
     return r->comm->rank == 0;
 }
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  /* of all variables below, and of the remotes */
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* the list of remotes, or `left` of one */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all variables below, and of the remotes */
 static struct plait_remote *remotes;
 static pthread_t thread;
 static bool running;
@@ -70,15 +69,10 @@ static void ring(void)
 /* Make a new update of this rank if its state has changed or a heartbeat is due. */
 static void update_own(struct plait_remote *r, double now)
 {
-    const struct plait_control *own = r->comm->own;
-    const double seen = atomic_load_explicit(&own->seen, memory_order_relaxed);
     struct line *k = &r->lines[0]; /* on rank 0, too */
     struct plait_control_update update;
 
-    r->probes += seen != r->seen;
-    r->seen = seen;
-    plait_control_update_write(own, plait_control_wanted(r->comm), (uint64_t)(now * 1e9), &update);
-    update.probes = r->probes;
+    plait_control_update_write(r->comm->own, plait_control_wanted(r->comm), (uint64_t)(now * 1e9), &update);
     update.departed = r->leaving;
     if (k->version > 0 && plait_control_update_same(&update, &k->update) && now - r->sent < HEARTBEAT)
         return;
@@ -231,8 +225,11 @@ static bool has_heard_all(const struct plait_remote *r)
     return true;
 }
 
-/* Take the updates that arrived, make those that are due, and send what the connections accept. The lock is held. */
-static void turn(struct plait_remote *r)
+/*
+ * Take the updates that arrived, make those that are due, and send what the connections accept. The lock is held. True:
+ * this rank leaves, and its last update is sent, or no connection is left.
+ */
+static bool turn(struct plait_remote *r)
 {
     const double now = plait_clock();
     bool all = true;
@@ -244,7 +241,7 @@ static void turn(struct plait_remote *r)
     find_silent(r, now);
     for (uint32_t i = 0; i < r->nline; i++)
         all &= speak(r, i);
-    r->left |= all && r->leaving && has_heard_all(r);
+    return all && r->leaving && has_heard_all(r);
 }
 
 /* ---- The thread ------------------------------------------------------------------------------------------ */
@@ -313,21 +310,15 @@ static void *run(void *arg)
     (void)arg;
     pthread_mutex_lock(&lock);
     for (;;) {
-        if (remotes == NULL) {
-            pthread_cond_wait(&changed, &lock);
-            continue;
-        }
         struct pollfd *list = gather(&n);
+        const int most = remotes == NULL && list != NULL ? -1 : (int)(TICK * 1e3);
         pthread_mutex_unlock(&lock);
-        poll(list, n, (int)(TICK * 1e3));
+        poll(list, n, most);
         free(list);
         pthread_mutex_lock(&lock);
         drain_doorbell();
-        for (struct plait_remote *r = remotes; r != NULL; r = r->next) {
+        for (struct plait_remote *r = remotes; r != NULL; r = r->next)
             turn(r);
-            if (r->left)
-                pthread_cond_broadcast(&changed);
-        }
     }
     return NULL;
 }
@@ -373,7 +364,6 @@ void plait_remote_begin(struct plait_remote *r, const int *sockets)
         r->lines[i].fd = r->comm->rank > 0 || i > 0 ? sockets[i] : -1;
         r->lines[i].heard = plait_clock();
     }
-    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     ring();
 }
@@ -405,17 +395,17 @@ void plait_remote_tell(struct plait_remote *r)
 
 void plait_remote_depart(struct plait_remote *r)
 {
-    struct timespec until;
+    const double until = plait_clock() + LAST_WORD;
 
     if (r == NULL)
         return;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)LAST_WORD;
     pthread_mutex_lock(&lock);
     r->leaving = true;
-    ring();
-    while (!r->left && pthread_cond_timedwait(&changed, &lock, &until) == 0)
-        ;
+    while (!turn(r) && plait_clock() < until) {
+        pthread_mutex_unlock(&lock);
+        usleep(DEPARTING_US);
+        pthread_mutex_lock(&lock);
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -443,7 +433,6 @@ static void forget_parent(void)
             plait_descriptor_close(remotes->lines[i].fd);
     close_doorbell();
     running = false;
-    changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* it counts the parent's thread as waiting */
 }
 
 const struct plait_fork_module plait_remotes_fork = { .lock = &lock, .forget = forget_parent };

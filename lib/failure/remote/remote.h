@@ -70,7 +70,7 @@ struct plait_control_update { /* only the first `bytes` are sent: the text after
     uint32_t rank;
     uint64_t done;
     uint64_t now;     /* the rank's clock, ns */
-    uint32_t probes;  /* grows while the rank waits */
+    uint64_t seen;    /* of its last probe: on the same clock */
     uint32_t culprit; /* rank + 1 */
     int32_t failed;   /* status of the comm */
     uint32_t nrecord;
@@ -90,7 +90,6 @@ struct plait_control_update { /* only the first `bytes` are sent: the text after
 /* Holds only the part of a control block that every rank reads from every other. */
 struct plait_replica {
     _Atomic uint32_t dead;
-    uint32_t probes;       /* of the last update */
     _Atomic double silent; /* clock since which rank 0 hears nothing from the rank; 0: not silent */
     uint64_t wanted;       /* as in the update */
     _Atomic uint64_t from; /* as in the update */

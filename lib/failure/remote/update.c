@@ -82,6 +82,7 @@ void plait_control_update_write(const struct plait_control *own, uint64_t wanted
     memset(u, 0, sizeof *u);
     u->rank = own->rank;
     u->now = now;
+    u->seen = (uint64_t)(1e9 * atomic_load_explicit(&own->seen, memory_order_relaxed));
     u->failed = atomic_load_explicit(&own->failed, memory_order_acquire);
     u->noticed = (uint8_t)atomic_load_explicit(&own->noticed, memory_order_acquire);
     u->receiving = (uint8_t)atomic_load_explicit(&own->receiving, memory_order_acquire);
@@ -168,9 +169,8 @@ void plait_control_update_apply(const struct plait_control_update *u, struct pla
     apply_progress(&c->ring, &u->progress, now - u->now);
     replica->wanted = u->wanted;
     atomic_store_explicit(&replica->from, u->from, memory_order_release);
-    if (u->probes != replica->probes)
-        atomic_store_explicit(&c->seen, 1e-9 * (double)now, memory_order_relaxed);
-    replica->probes = u->probes;
+    if (u->seen > 0) /* by this process's clock */
+        atomic_store_explicit(&c->seen, 1e-9 * (double)(now - u->now + u->seen), memory_order_relaxed);
     atomic_store_explicit(&replica->silent, u->silence > 0 ? 1e-9 * (double)now - 1e-3 * u->silence : 0,
                           memory_order_relaxed);
     atomic_store_explicit(&c->receiving, u->receiving, memory_order_relaxed);
