@@ -547,10 +547,8 @@ static int create_with_own_speeds(struct plait_comm **comm, uint32_t rank, void 
 {
     const struct plait_comm_options o = ranks_options(rank);
 
-    struct plait_copies own = { .calibrated = true };
+    const struct plait_copies own = { .calibrated = true, .copy = 20000 >> 3 * rank };
 
-    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++)
-        own.copy[k] = 20000 >> 3 * rank;
     plait_copies_keep(&own);
     setenv("PLAIT_CALIBRATE", rank % 2 == 0 ? "1" : "0", 1);
     if (plait_comm_create(&o, comm) != PLAIT_OK)

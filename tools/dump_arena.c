@@ -12,16 +12,17 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The layout that this file reads; any change needs a new layout number. */
-_Static_assert(PLAIT_ARENA_LAYOUT == 5 && sizeof(struct plait_arena_header) == 64 &&
+_Static_assert(PLAIT_ARENA_LAYOUT == 6 && sizeof(struct plait_arena_header) == 64 &&
                    offsetof(struct plait_control, nrank) == 20 && offsetof(struct plait_control, name) == 28 &&
                    offsetof(struct plait_control, done) == 128 && offsetof(struct plait_control, failed) == 320 &&
                    offsetof(struct plait_control, failure) == 332 && offsetof(struct plait_control, ring) == 896 &&
                    sizeof(struct plait_ring) == 128 * PLAIT_NRECORD &&
                    offsetof(struct plait_control, messages) == 896 + 128 * PLAIT_NRECORD + 64 * 18 &&
-                   sizeof(struct plait_message_ring) == 64 * PLAIT_NMESSAGE_RECORD,
+                   sizeof(struct plait_awaited) == 64,
                "raise PLAIT_ARENA_LAYOUT and these figures");
 #define AT(type, field, place) (offsetof(struct type, field) == (place))
 _Static_assert(sizeof(struct plait_what) == 56 && AT(plait_what, count, 0) && AT(plait_what, factor, 8) &&
@@ -31,10 +32,9 @@ _Static_assert(sizeof(struct plait_what) == 56 && AT(plait_what, count, 0) && AT
                "raise PLAIT_ARENA_LAYOUT and these figures");
 _Static_assert(sizeof(struct plait_message_what) == 32 && AT(plait_message_what, number, 0) &&
                    AT(plait_message_what, count, 8) && AT(plait_message_what, peer, 16) &&
-                   AT(plait_message_what, nslice, 20) && AT(plait_message_what, type, 24) &&
-                   AT(plait_message_what, send, 25) && AT(plait_message_what, space, 26) &&
-                   AT(plait_message_record, began, 40) && AT(plait_message_record, slices, 48) &&
-                   AT(plait_message_record, done, 52) && AT(plait_progress, began, 8) &&
+                   AT(plait_message_what, nslice, 20) && AT(plait_message_what, slices, 24) &&
+                   AT(plait_message_what, type, 28) && AT(plait_message_what, send, 29) &&
+                   AT(plait_message_what, space, 30) && AT(plait_awaited, what, 8) && AT(plait_progress, began, 8) &&
                    AT(plait_progress, steps, 16) && AT(plait_progress, slices, 32) &&
                    AT(plait_progress, waiting_for, 40),
                "raise PLAIT_ARENA_LAYOUT and these figures");
@@ -91,13 +91,20 @@ int plait_dump_pid(const void *base, size_t size)
     return read_header(base, size, &h) ? h.pid : 0;
 }
 
-static void show_operation(void *context, const struct plait_operation *o)
+static void show_operations(const struct plait_control *c, uint64_t done, bool failed, struct plait_dump *how)
 {
-    const struct plait_dump *how = context;
+    const uint32_t most = how->last < PLAIT_NRECORD ? how->last : PLAIT_NRECORD;
+    struct plait_operation *o = aligned_alloc(_Alignof(struct plait_operation), 2 * (size_t)most * sizeof *o);
+    const uint32_t n = o != NULL ? plait_ring_last(&c->ring, c->messages, done, failed, most, o) : 0;
     char text[512];
 
-    plait_operation_text(o, how->now, text, sizeof text);
-    say(how, "  %s", text);
+    for (uint32_t i = 0; i < n; i++) {
+        plait_operation_text(&o[i], how->now, text, sizeof text);
+        say(how, "  %s", text);
+    }
+    if (o == NULL)
+        say(how, "  no memory to show its operations");
+    free(o);
 }
 
 static void show_comm(const struct plait_control *c, uint32_t rank, uint32_t nrank, struct plait_dump *how)
@@ -118,7 +125,7 @@ static void show_comm(const struct plait_control *c, uint32_t rank, uint32_t nra
         copy_text(failure, c->failure, sizeof failure);
         say(how, "  failed: %s", failure);
     }
-    plait_rings_visit(&c->ring, &c->messages, done, failed, how->last, show_operation, how);
+    show_operations(c, done, failed, how);
 }
 
 static enum plait_status show_comms(const char *base, size_t size, uint64_t at, struct plait_dump *how)

@@ -118,8 +118,8 @@ static const struct option_table table = {
     "  $ mpirun -n 4 plait-info --peers\n\n"
     "--dump lists the last operations of each rank of a process, oldest first: the operation, its state, its\n"
     "progress, its start, and the rank that it waits for or last waited long for. A rank keeps its last 1,024\n"
-    "collectives and 256 messages of each communicator. Messages follow the collectives, unfinished ones last: the\n"
-    "next one of each pair of ranks and direction. Short operations have no time unless they waited.\n\n"
+    "collectives of each communicator. The messages follow that it waits long for: the next one of each pair of ranks\n"
+    "and direction. Short operations have no time unless they waited.\n\n"
     "Options:\n",
     NULL, options, sizeof options / sizeof *options, sizeof *options
 };

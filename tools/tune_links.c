@@ -217,7 +217,7 @@ static void take_copies(struct plait_tuning *out)
         return;
     memcpy(out->copies, known.modes, sizeof out->copies);
     out->has_copies = true;
-    out->copy = known.copy[0] * PER_MB;
+    out->copy = known.copy * PER_MB;
 }
 
 enum plait_status tune_links(struct tune *t)

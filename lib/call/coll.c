@@ -40,11 +40,8 @@ bool plait_space_must_queue(const struct plait_comm *comm, const struct plait_ar
 static __attribute__((noinline)) enum plait_status prepare(struct plait_comm *comm, const struct plait_args *a,
                                                            const struct plait_call *call)
 {
-    enum plait_status status = plait_check_operation(comm->kernels, plait_coll_name(a->coll), a->coll, comm->nrank,
-                                                     a->count, a->type, a->op, call);
+    enum plait_status status = plait_check_operation(comm->kernels, plait_coll_name(a->coll), comm->nrank, a, call);
 
-    if (status == PLAIT_OK)
-        status = plait_check_root(plait_coll_name(a->coll), a->root, comm->nrank);
     if (status == PLAIT_OK) {
         const struct plait_geometry g = plait_geometry_of(a->coll, comm->nrank, a->root, comm->rank, 1);
         const size_t bytes = plait_args_bytes(a);

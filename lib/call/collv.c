@@ -208,16 +208,6 @@ static __attribute__((noinline)) enum plait_status run(struct plait_comm *comm, 
     return status == PLAIT_OK ? plait_run(comm, a, call) : plait_cannot_begin(comm, status, a);
 }
 
-/* The checks that need no counts, for a call that does not resemble the last operation. */
-static __attribute__((noinline)) enum plait_status check(const struct plait_comm *comm, const char *name,
-                                                         const struct plait_args *a, const struct plait_call *call)
-{
-    const enum plait_status status =
-        plait_check_operation(comm->kernels, name, a->coll, comm->nrank, 0, a->type, a->op, call);
-
-    return status == PLAIT_OK ? plait_check_root(name, a->root, comm->nrank) : status;
-}
-
 /* Inlined into each caller: the compiler then knows the collective. */
 static inline __attribute__((always_inline)) enum plait_status vform_inside(struct plait_comm *comm, const char *name,
                                                                             struct plait_args a, struct given in,
@@ -230,8 +220,8 @@ static inline __attribute__((always_inline)) enum plait_status vform_inside(stru
     a.vform = true;
     a.space = &plait_host_space;
     const bool again = comm->last != NULL && plait_resembles(comm->last, &a, call);
-    if (!again)
-        status = check(comm, name, &a, call);
+    if (!again) /* the checks that need no counts */
+        status = plait_check_operation(comm->kernels, name, comm->nrank, &a, call);
     if (status != PLAIT_OK)
         return plait_refuse(status);
     if (!again)

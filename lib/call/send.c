@@ -6,18 +6,16 @@
 static enum plait_status check(const struct plait_comm *comm, const char *name, const void *data, size_t count,
                                enum plait_dtype type, uint32_t peer, const struct plait_call *call, size_t *bytes)
 {
-    const size_t size = plait_dtype_size(type);
     const bool send = name[0] == 's';
 
-    if ((unsigned)type >= PLAIT_NDTYPE || size == 0)
-        return plait_fail(PLAIT_ERR_ARG, "%s: type is %d, which is no enum plait_dtype of this version", name,
-                          (int)type);
+    if (plait_check_type(name, type) != PLAIT_OK)
+        return PLAIT_ERR_ARG;
     if (peer >= comm->nrank)
         return plait_fail(PLAIT_ERR_ARG, "%s: %s is %u, but the comm has %u ranks", name, send ? "to" : "from", peer,
                           comm->nrank);
-    if (__builtin_mul_overflow(count, size, bytes) || *bytes > PLAIT_MOST_BYTES)
+    if (__builtin_mul_overflow(count, plait_dtype_size(type), bytes) || *bytes > PLAIT_MOST_BYTES)
         return plait_fail(PLAIT_ERR_ARG, "%s: count is %zu, more than fits in memory; it counts elements of %zu bytes",
-                          name, count, size);
+                          name, count, plait_dtype_size(type));
     if (data == NULL && count > 0)
         return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL, but count is not 0", name, send ? "in" : "out");
     const bool returns = call != NULL && call->request != NULL && call->stream == NULL;

@@ -4,7 +4,7 @@
  *
  * Each rank has a control block in its arena (struct plait_control): its progress, the messages that it offers, the
  * reason of a failure. The other ranks map the block read-only. struct plait_peer is another rank as this one sees it.
- * struct plait_comm is one rank's end of a communicator. record.h has the rings of a rank's last operations, port.h a
+ * struct plait_comm is one rank's end of a communicator. record.h has the flight recorder, port.h a
  * rank's endpoint in a network. doorbells.h wakes ranks that sleep.
  *
  * The room promises: every field that others read has one writer, the owner of the block. Fields that are written at
@@ -116,7 +116,7 @@ struct plait_control {
 
     _Alignas(PLAIT_LINE) struct plait_ring ring;
     struct plait_eager_entry small[PLAIT_EAGER_SMALL], large[PLAIT_EAGER_LARGE];
-    struct plait_message_ring messages;
+    struct plait_awaited messages[PLAIT_NAWAITED];
     /* A replica of a control block ends here: only ranks of one host use the rest. */
     struct plait_calibration calibration;
     /* From a pair of cache lines on, as in a mailbox: readers fetch 2 KiB as 16 pairs, not 17. */

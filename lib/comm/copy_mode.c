@@ -191,13 +191,10 @@ static bool time_all(struct side *s, struct plait_copies *out)
         goes_on = goes_on && try_size(s, k, single, t);
         if (goes_on && t[PLAIT_COPY_STAGED] > 0 && t[PLAIT_COPY_STREAMED] > 0) {
             out->modes[k] = plait_copies_fastest(t);
-            out->copy[k] = rate_of(sizes[k].bytes, least_of(t));
-            for (unsigned i = 0; !timed && i < k; i++)
-                out->copy[i] = out->copy[k];
+            out->copy = timed ? out->copy : rate_of(sizes[k].bytes, least_of(t));
             timed = true;
         } else if (timed) {
             out->modes[k] = out->modes[k - 1];
-            out->copy[k] = out->copy[k - 1];
         }
     }
     return timed;

@@ -10,8 +10,8 @@
  * So copies are timed once per process, when it creates its first communicator of several processes. The lowest rank
  * of each node does so together with a rank of another process of the node: both send each other blocks of some sizes
  * in every mode (plait_copies_calibrate()). The node's other ranks take over its result. After that the table is only
- * read. The sender alone decides about a block; the receiver takes what it finds. The rates of the
- * fastest copies are kept, too, for plait-tune.
+ * read. The sender alone decides about a block; the receiver takes what it finds. The rate of the fastest copy of small
+ * blocks is kept, too, for plait-tune.
  */
 #ifndef PLAIT_LIB_COMM_COPY_MODE_H
 #define PLAIT_LIB_COMM_COPY_MODE_H
@@ -24,8 +24,8 @@
 
 struct plait_copies {
     struct plait_copy_modes modes[PLAIT_COPY_CLASSES];
-    uint32_t calibrated;               /* 0: built in, and all rates are 0 */
-    uint32_t copy[PLAIT_COPY_CLASSES]; /* MB/s, of each of two ranks that copy from each other; 0: not timed */
+    uint32_t calibrated; /* 0: built in, and `copy` is 0 */
+    uint32_t copy;       /* MB/s, of each of two ranks that copy from each other; of the smallest size that was timed */
 };
 
 /* One rank's side of a calibration, in its control block. */

@@ -80,103 +80,50 @@ bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t 
     return true;
 }
 
-static void visit_collectives(const struct plait_ring *ring, uint64_t done, bool failed, uint32_t most,
-                              void (*visit)(void *context, const struct plait_operation *o), void *context)
+static uint32_t last_collectives(const struct plait_ring *ring, uint64_t done, bool failed, uint32_t most,
+                                 struct plait_operation *out)
 {
     struct plait_operation o;
     const uint64_t ended = !plait_ring_read(ring, done + 1, done, failed, &o); /* 1: none is in progress */
+    uint32_t n = 0;
 
     for (uint64_t k = (most < PLAIT_NRECORD ? most : PLAIT_NRECORD) + ended; k-- > ended;)
-        if (k <= done && plait_ring_read(ring, done + 1 - k, done, failed, &o))
-            visit(context, &o);
+        n += k <= done && plait_ring_read(ring, done + 1 - k, done, failed, &out[n]);
+    return n;
 }
 
-/* Copy the record of `place`. False if the ring does not have it or its owner is writing it. */
-static bool read_message(const struct plait_message_ring *ring, uint64_t place, bool failed,
-                         struct plait_operation *out)
+bool plait_awaited_read(const struct plait_awaited *a, bool failed, struct plait_operation *out)
 {
-    const struct plait_message_record *r = &ring->record[place % PLAIT_NMESSAGE_RECORD];
+    const uint64_t since = atomic_load_explicit(&a->since, memory_order_acquire);
     struct plait_message_what what;
 
-    if (place == 0 || atomic_load_explicit(&r->place, memory_order_acquire) != place)
+    if (since == 0)
         return false;
-    copy(&what, &r->what, sizeof what);
+    copy(&what, &a->what, sizeof what);
     *out = (struct plait_operation){ .message = true,
                                      .sequence = what.number,
                                      .what = { .count = what.count, .type = what.type, .space = what.space },
                                      .peer = what.peer,
-                                     .send = what.send != 0 };
-    out->progress.began = atomic_load_explicit(&r->began, memory_order_relaxed);
+                                     .send = what.send != 0,
+                                     .state = failed ? PLAIT_FAILED : PLAIT_RUNNING,
+                                     .has_progress = true };
+    out->progress.began = since;
     out->progress.nslice = what.nslice;
-    out->progress.slices = atomic_load_explicit(&r->slices, memory_order_relaxed);
-    out->progress.waiting_for = atomic_load_explicit(&r->waiting, memory_order_relaxed) ? what.peer + 1 : 0;
-    out->progress.waited_for = atomic_load_explicit(&r->waited, memory_order_relaxed) ? what.peer + 1 : 0;
-    out->state = atomic_load_explicit(&r->done, memory_order_relaxed) ? PLAIT_DONE
-                 : failed                                             ? PLAIT_FAILED
-                                                                      : PLAIT_RUNNING;
-    out->has_progress = out->progress.began > 0;
+    out->progress.slices = what.slices;
+    out->progress.waiting_for = what.peer + 1;
     atomic_thread_fence(memory_order_acquire);
-    return atomic_load_explicit(&r->place, memory_order_relaxed) == place;
+    return atomic_load_explicit(&a->since, memory_order_relaxed) == since;
 }
 
-/* The place of the newest record, or 0. */
-static uint64_t newest(const struct plait_message_ring *ring)
+uint32_t plait_ring_last(const struct plait_ring *ring, const struct plait_awaited *messages, uint64_t done,
+                         bool failed, uint32_t most, struct plait_operation *out)
 {
-    uint64_t most = 0;
+    const uint32_t n = last_collectives(ring, done, failed, most, out);
+    uint32_t m = 0;
 
-    for (uint32_t i = 0; i < PLAIT_NMESSAGE_RECORD; i++) {
-        const uint64_t place = atomic_load_explicit(&ring->record[i].place, memory_order_relaxed);
-        most = place > most ? place : most;
-    }
-    return most;
-}
-
-static void visit_messages(const struct plait_message_ring *ring, bool failed, uint32_t most,
-                           void (*visit)(void *context, const struct plait_operation *o), void *context)
-{
-    const uint64_t last = newest(ring);
-    struct plait_operation o;
-    bool chosen[PLAIT_NMESSAGE_RECORD] = { false };
-
-    for (int ended = 0; ended <= 1; ended++)
-        for (uint64_t k = 0; k < PLAIT_NMESSAGE_RECORD && k < last && most > 0; k++)
-            if (read_message(ring, last - k, failed, &o) && (o.state == PLAIT_DONE) == ended) {
-                chosen[k] = true;
-                most--;
-            }
-    for (int ended = 1; ended >= 0; ended--)
-        for (uint64_t k = PLAIT_NMESSAGE_RECORD; k-- > 0;)
-            if (chosen[k] && read_message(ring, last - k, failed, &o) && (o.state == PLAIT_DONE) == ended)
-                visit(context, &o);
-}
-
-void plait_rings_visit(const struct plait_ring *ring, const struct plait_message_ring *messages, uint64_t done,
-                       bool failed, uint32_t most, void (*visit)(void *context, const struct plait_operation *o),
-                       void *context)
-{
-    visit_collectives(ring, done, failed, most, visit, context);
-    visit_messages(messages, failed, most, visit, context);
-}
-
-bool plait_message_ring_waits(const struct plait_message_ring *ring, struct plait_operation *out)
-{
-    const uint64_t last = newest(ring);
-
-    for (uint64_t k = 0; k < PLAIT_NMESSAGE_RECORD && k < last; k++)
-        if (read_message(ring, last - k, false, out) && out->state == PLAIT_RUNNING && out->progress.waiting_for > 0)
-            return true;
-    return false;
-}
-
-bool plait_message_ring_receives(const struct plait_message_ring *ring, uint32_t peer, uint64_t number,
-                                 struct plait_operation *out)
-{
-    const uint64_t last = newest(ring);
-
-    for (uint64_t k = 0; k < PLAIT_NMESSAGE_RECORD && k < last; k++)
-        if (read_message(ring, last - k, false, out) && !out->send && out->peer == peer && out->sequence == number)
-            return true;
-    return false;
+    for (uint32_t i = 0; i < PLAIT_NAWAITED && m < most; i++)
+        m += plait_awaited_read(&messages[i], failed, &out[n + m]);
+    return n + m;
 }
 
 /* ---- Text ---------------------------------------------------------------------------------------- */

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The rings of a rank's last operations, in its arena: one of collectives, one of sends and receives.
+ * The flight recorder of a rank, in its arena: a ring of its last collectives, and the sends and receives that it waits
+ * for.
  *
- * That of the collectives has two parts. The *record* has the arguments. Every operation writes one with plain stores
+ * The ring has two parts. The *record* has the arguments. Every operation writes one with plain stores
  * and reads no clock: an eager all-reduce takes less time than three clock reads. The *progress* has times and steps.
  * The engine writes it at the start of each operation, the eager path only after a wait longer than the spin. So an
  * operation whose progress has another sequence number was shorter than the spin; it ran between the times of the
  * operations before and after it.
  *
- * Of messages many are pending at once and end in any order, so each record has its own completion flag. A message gets
- * its record when it becomes the first of its queue; records are in that order. A message that still waits when later
- * ones have overwritten its record gets a new one: the ring always has the message in which a rank hangs. The clock is
- * read only for messages of several slices and in long waits.
+ * A send or receive is there only while this rank is in a long wait for it. So messages that pass quickly cost nothing,
+ * and the recorder always has the message in which a rank hangs.
  *
- * Other ranks and plait-info --dump read the rings concurrently; the process may run, hang or be stopped. They are
- * seqlocks: the word (sequence, place) of an entry is zeroed first and written last; readers check it before and after.
+ * Other ranks and plait-info --dump read all of it concurrently; the process may run, hang or be stopped. Entries are
+ * seqlocks: the first word of one is zeroed first and written last; readers check it before and after.
  */
 #ifndef PLAIT_LIB_COMM_RECORD_H
 #define PLAIT_LIB_COMM_RECORD_H
@@ -26,8 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_NRECORD         1024 /* operations a rank remembers */
-#define PLAIT_NMESSAGE_RECORD 256  /* messages a rank remembers */
+#define PLAIT_NRECORD  1024 /* collectives a rank remembers */
+#define PLAIT_NAWAITED 64   /* messages that it shows */
 
 struct plait_what { /* an operation as a rank called it; no padding, as it is hashed */
     uint64_t count;
@@ -115,55 +114,37 @@ static inline void plait_progress_whole(struct plait_ring *ring, uint64_t sequen
 
 /* ---- Messages ------------------------------------------------------------------------------------ */
 
-struct plait_message_what { /* a message as a rank called it */
+struct plait_message_what { /* a message as a rank called it, and how far it is */
     uint64_t number;        /* counts messages to, or from, this peer, from 1 */
     uint64_t count;
-    uint32_t peer, nslice;
-    uint8_t type, send, space; /* id of the data's memory space */
+    uint32_t peer, nslice, slices; /* slices: done */
+    uint8_t type, send, space;     /* id of the data's memory space */
 };
 
-struct plait_message_record {
-    _Alignas(64) _Atomic uint64_t place; /* position in the ring's order, from 1; written last */
+struct plait_awaited {                   /* a message in a long wait */
+    _Alignas(64) _Atomic uint64_t since; /* ns of CLOCK_MONOTONIC; 0: this place is free. Written last */
     struct plait_message_what what;
-    _Atomic uint64_t began; /* nanoseconds of CLOCK_MONOTONIC; 0: not known */
-    _Atomic uint32_t slices;
-    _Atomic uint8_t done, waiting, waited; /* waiting: in a long wait for the peer; waited: now or before */
 };
-_Static_assert(sizeof(struct plait_message_record) == 64, "one line each");
+_Static_assert(sizeof(struct plait_awaited) == 64, "one line");
 
-struct plait_message_ring {
-    struct plait_message_record record[PLAIT_NMESSAGE_RECORD];
-};
-
-/* Write the record of `place`. began: 0: not known. */
-static inline void plait_message_ring_add(struct plait_message_ring *ring, uint64_t place,
-                                          const struct plait_message_what *what, uint64_t began, uint32_t slices)
+/* Show a message. NULL: there is no room. It is shown until the place's `since` is 0. */
+static inline struct plait_awaited *plait_awaited_add(struct plait_awaited all[PLAIT_NAWAITED], uint64_t since,
+                                                      const struct plait_message_what *what)
 {
-    struct plait_message_record *r = &ring->record[place % PLAIT_NMESSAGE_RECORD];
-
-    atomic_store_explicit(&r->place, 0, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
-    r->what = *what;
-    atomic_store_explicit(&r->began, began, memory_order_relaxed);
-    atomic_store_explicit(&r->slices, slices, memory_order_relaxed);
-    atomic_store_explicit(&r->done, 0, memory_order_relaxed);
-    atomic_store_explicit(&r->waiting, 0, memory_order_relaxed);
-    atomic_store_explicit(&r->waited, 0, memory_order_relaxed);
-    atomic_store_explicit(&r->place, place, memory_order_release);
-}
-
-/* For the owner: the record of `place`; NULL if there is none, or it was overwritten. */
-static inline struct plait_message_record *plait_message_ring_find(struct plait_message_ring *ring, uint64_t place)
-{
-    struct plait_message_record *r = &ring->record[place % PLAIT_NMESSAGE_RECORD];
-    return place > 0 && atomic_load_explicit(&r->place, memory_order_relaxed) == place ? r : NULL;
+    for (struct plait_awaited *a = all; a < all + PLAIT_NAWAITED; a++)
+        if (atomic_load_explicit(&a->since, memory_order_relaxed) == 0) {
+            a->what = *what;
+            atomic_store_explicit(&a->since, since, memory_order_release);
+            return a;
+        }
+    return NULL;
 }
 
 /* ---- Reading ------------------------------------------------------------------------------------- */
 
 enum plait_state { PLAIT_DONE, PLAIT_RUNNING, PLAIT_FAILED };
 
-struct plait_operation { /* a copy of an entry of a ring */
+struct plait_operation { /* a copy of an entry */
     uint64_t sequence;   /* of a message: counts those to, or from, `peer` */
     bool message, send;  /* a message: `what` has count, type and space only */
     uint32_t peer;
@@ -185,20 +166,14 @@ bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t 
                      struct plait_operation *out);
 
 /*
- * Visit the last `most` collectives of a rank that has completed `done`, the one in progress included; oldest first.
- * Then at most `most` messages: the pending ones last, before them ended ones while there is room; each group oldest
- * first. Nothing that is read is trusted.
+ * The last `most` collectives of a rank that has completed `done`, the one in progress included; oldest first. Then at
+ * most `most` messages that it waits for. Returns how many are in `out`, [2 * most]. Nothing that is read is trusted.
  */
-void plait_rings_visit(const struct plait_ring *ring, const struct plait_message_ring *messages, uint64_t done,
-                       bool failed, uint32_t most, void (*visit)(void *context, const struct plait_operation *o),
-                       void *context);
+uint32_t plait_ring_last(const struct plait_ring *ring, const struct plait_awaited *messages, uint64_t done,
+                         bool failed, uint32_t most, struct plait_operation *out);
 
-/* Has the ring a receive of message `number` (from 1) from `peer`, pending or recently ended? */
-bool plait_message_ring_receives(const struct plait_message_ring *ring, uint32_t peer, uint64_t number,
-                                 struct plait_operation *out);
-
-/* The newest message that is in a long wait; false: none. */
-bool plait_message_ring_waits(const struct plait_message_ring *ring, struct plait_operation *out);
+/* Copy a message; false: that place is free, or its owner is writing it. */
+bool plait_awaited_read(const struct plait_awaited *a, bool failed, struct plait_operation *out);
 
 /* Append ", 1 of 4 slices, 23 of 72 steps"; nothing if not known. */
 void plait_operation_progress(const struct plait_operation *o, char *text, size_t room);

@@ -328,10 +328,9 @@ static enum plait_status check(const char *function, const struct plait_kernels 
     runs->coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll;
     runs->root = g.rooted ? shape->root : 0;
     runs->inplace = plait_works_inplace(shape->coll, shape->inplace, call) && (!shape->vform || g.rooted);
-    const enum plait_status status = plait_check_root(function, runs->root, nrank);
-    return status == PLAIT_OK
-               ? plait_check_operation(kernels, plait_coll_name(shape->coll), shape->coll, nrank, count, type, op, call)
-               : status;
+    return plait_check_operation(
+        kernels, plait_coll_name(shape->coll), nrank,
+        &(struct plait_args){ .coll = shape->coll, .type = type, .op = op, .root = runs->root, .count = count }, call);
 }
 
 static enum plait_status select_and_explain(struct plait_shape *shape, size_t count, enum plait_dtype type,

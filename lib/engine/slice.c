@@ -234,7 +234,7 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
         return run->space->whole_awaited(run, ranks, most);
     if (run->eager_pending && run->fits && most > 0)
         n = plait_eager_awaited(run, ranks, 1);
-    if (most > 0 && run->space->is_behind(run->comm)) /* this rank's own work, before any peer */
+    if (most > 0 && run->space->queued && run->space->is_behind(run->comm)) /* this rank's own work, before any peer */
         ranks[n++] = run->comm->rank;
     for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
         const struct plait_slice *f = &run->slices[d];

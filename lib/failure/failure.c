@@ -128,15 +128,17 @@ bool plait_comm_operation(const struct plait_comm *comm, uint32_t rank, uint64_t
 void plait_comm_waits_in(const struct plait_comm *comm, uint32_t rank, double since, char *text, size_t room)
 {
     const struct plait_control *c = control_of(comm, rank);
+    const bool probes = c != NULL && atomic_load_explicit(&c->seen, memory_order_relaxed) >= since;
     struct plait_operation o;
     char name[128];
 
     text[0] = '\0';
-    if (c == NULL || atomic_load_explicit(&c->seen, memory_order_relaxed) < since ||
-        !plait_message_ring_waits(&c->messages, &o))
-        return;
-    plait_operation_name(&o, name, sizeof name);
-    snprintf(text, room, ", but waits in %s", name);
+    for (uint32_t i = 0; probes && i < PLAIT_NAWAITED; i++)
+        if (plait_awaited_read(&c->messages[i], false, &o)) {
+            plait_operation_name(&o, name, sizeof name);
+            snprintf(text, room, ", but waits in %s", name);
+            return;
+        }
 }
 
 size_t plait_comm_where(const struct plait_comm *comm, bool own, char *text, size_t room)
@@ -168,30 +170,19 @@ void plait_comm_log(const struct plait_comm *comm, enum plait_log_level level, c
     plait_log(level, "%s", text);
 }
 
-struct listing {
-    const struct plait_comm *comm;
-    uint32_t rank;
-    uint64_t now;
-};
-
-static void list_one(void *context, const struct plait_operation *o)
-{
-    const struct listing *l = context;
-    char text[320];
-
-    plait_operation_text(o, l->now, text, sizeof text);
-    plait_log(PLAIT_LOG_INFO, "comm '%s': rank %u: last operations of rank %u: %s", l->comm->name, l->comm->rank,
-              l->rank, text);
-}
-
 static void list(const struct plait_comm *comm, uint32_t rank)
 {
     const struct plait_control *c = control_of(comm, rank);
-    struct listing l = { comm, rank, plait_clock_ns() };
+    struct plait_operation o[2 * LISTED];
+    const uint64_t now = plait_clock_ns();
+    char text[320];
+    const uint32_t n = c == NULL ? 0 : plait_ring_last(&c->ring, c->messages, done_of(c), failed_on(c), LISTED, o);
 
-    if (c == NULL)
-        return;
-    plait_rings_visit(&c->ring, &c->messages, done_of(c), failed_on(c), LISTED, list_one, &l);
+    for (uint32_t i = 0; i < n; i++) {
+        plait_operation_text(&o[i], now, text, sizeof text);
+        plait_log(PLAIT_LOG_INFO, "comm '%s': rank %u: last operations of rank %u: %s", comm->name, comm->rank, rank,
+                  text);
+    }
 }
 
 /* Has this rank told of that process's end already, for another comm? */

@@ -62,7 +62,7 @@ static inline bool plait_has_failed(const struct plait_comm *comm)
 bool plait_comm_operation(const struct plait_comm *comm, uint32_t rank, uint64_t sequence, struct plait_operation *out);
 
 /*
- * ", but waits in recv #3 from rank 2 (1000 float32)": the rank's newest message in a long wait. "": none, or the rank
+ * ", but waits in recv #3 from rank 2 (1000 float32)": a message in a long wait of the rank. "": none, or the rank
  * has not probed since `since` (clock), so it may do something else by now.
  */
 void plait_comm_waits_in(const struct plait_comm *comm, uint32_t rank, double since, char *text, size_t room);

@@ -35,7 +35,7 @@ static inline bool plait_is_same_token(struct plait_token a, struct plait_token 
  * the list of shown blocks. Offsets count from the start of the arena; 0 is none.
  */
 #define PLAIT_ARENA_MAGIC  "plait\r\n"
-#define PLAIT_ARENA_LAYOUT 5 /* rises with every change of the structs that tools/dump_arena.c reads and asserts */
+#define PLAIT_ARENA_LAYOUT 6 /* rises with every change of the structs that tools/dump_arena.c reads and asserts */
 
 struct plait_arena_header {
     char magic[8];    /* PLAIT_ARENA_MAGIC */

@@ -7,12 +7,17 @@
 
 const struct plait_call plait_no_wishes = PLAIT_CALL_DEFAULT;
 
-static enum plait_status check_type(const struct plait_kernels *kernels, const char *name, enum plait_coll coll,
-                                    enum plait_dtype type, enum plait_op op)
+enum plait_status plait_check_type(const char *name, enum plait_dtype type)
 {
-    if ((unsigned)type >= PLAIT_NDTYPE || plait_dtype_size(type) == 0)
-        return plait_fail(PLAIT_ERR_ARG, "%s: type is %d, which is no enum plait_dtype of this version", name,
-                          (int)type);
+    return (unsigned)type < PLAIT_NDTYPE && plait_dtype_size(type) > 0
+               ? PLAIT_OK
+               : plait_fail(PLAIT_ERR_ARG, "%s: type is %d, which is no enum plait_dtype of this version", name,
+                            (int)type);
+}
+
+static enum plait_status check_kernel(const struct plait_kernels *kernels, const char *name, enum plait_coll coll,
+                                      enum plait_dtype type, enum plait_op op)
+{
     if (!plait_geometry_of(coll, 1, 0, 0, 1).combines)
         return PLAIT_OK;
     if ((unsigned)op >= PLAIT_NOP)
@@ -127,22 +132,20 @@ enum plait_status plait_check_op(const char *name, enum plait_op op, const struc
     return PLAIT_OK;
 }
 
-enum plait_status plait_check_operation(const struct plait_kernels *kernels, const char *name, enum plait_coll coll,
-                                        uint32_t nrank, size_t count, enum plait_dtype type, enum plait_op op,
-                                        const struct plait_call *call)
+enum plait_status plait_check_operation(const struct plait_kernels *kernels, const char *name, uint32_t nrank,
+                                        const struct plait_args *a, const struct plait_call *call)
 {
-    enum plait_status status = check_type(kernels, name, coll, type, op);
+    enum plait_status status = plait_check_type(name, a->type);
 
     if (status == PLAIT_OK)
-        status = check_count(coll, nrank, count, plait_dtype_size(type));
+        status = check_kernel(kernels, name, a->coll, a->type, a->op);
+    if (status == PLAIT_OK)
+        status = check_count(a->coll, nrank, a->count, plait_dtype_size(a->type));
     if (status == PLAIT_OK && call != NULL)
         status = plait_check_call(name, call);
-    return status == PLAIT_OK ? plait_check_op(name, op, call != NULL ? call : &plait_no_wishes) : status;
-}
-
-enum plait_status plait_check_root(const char *name, uint32_t root, uint32_t nrank)
-{
-    if (root < nrank)
-        return PLAIT_OK;
-    return plait_fail(PLAIT_ERR_ARG, "%s: root is %u, but the comm has %u ranks", name, root, nrank);
+    if (status == PLAIT_OK)
+        status = plait_check_op(name, a->op, call != NULL ? call : &plait_no_wishes);
+    if (status == PLAIT_OK && a->root >= nrank)
+        status = plait_fail(PLAIT_ERR_ARG, "%s: root is %u, but the comm has %u ranks", name, a->root, nrank);
+    return status;
 }

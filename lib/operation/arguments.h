@@ -44,19 +44,18 @@ static inline bool plait_same_key(struct plait_key a, struct plait_key b)
 
 extern const struct plait_call plait_no_wishes; /* PLAIT_CALL_DEFAULT */
 
-/* Checks type, operator, count and options of a call. Errors: PLAIT_ERR_ARG, PLAIT_ERR_UNSUPPORTED. */
-enum plait_status plait_check_operation(const struct plait_kernels *kernels, const char *name, enum plait_coll coll,
-                                        uint32_t nrank, size_t count, enum plait_dtype type, enum plait_op op,
-                                        const struct plait_call *call);
+/* Checks type, operator, count, root and options of a call. Errors: PLAIT_ERR_ARG, PLAIT_ERR_UNSUPPORTED. */
+enum plait_status plait_check_operation(const struct plait_kernels *kernels, const char *name, uint32_t nrank,
+                                        const struct plait_args *a, const struct plait_call *call);
 
 /* Check the options alone; and the options that only premulsum and user operators require and allow. */
 enum plait_status plait_check_call(const char *name, const struct plait_call *call);
 enum plait_status plait_check_op(const char *name, enum plait_op op, const struct plait_call *call);
 
+enum plait_status plait_check_type(const char *name, enum plait_dtype type);
+
 /* Checks that a flag is 0 or 1. */
 enum plait_status plait_check_flag(const char *call, const char *what, int value);
-
-enum plait_status plait_check_root(const char *name, uint32_t root, uint32_t nrank);
 
 /* Do all ranks know all sizes in a v-form? Else only sender and receiver know that of a block. */
 static inline bool plait_all_know_sizes(const struct plait_geometry *g)

@@ -49,12 +49,6 @@ static enum plait_status poll_work(struct plait_comm *comm)
     return PLAIT_OK;
 }
 
-static bool is_behind(const struct plait_comm *comm)
-{
-    (void)comm;
-    return false;
-}
-
 static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes, bool streams)
 {
     if (streams)
@@ -88,7 +82,6 @@ const struct plait_space plait_host_space = {
     .order = order,
     .end = end,
     .poll = poll_work,
-    .is_behind = is_behind,
     .copy = copy,
     .combine = combine,
     .scale = scale,

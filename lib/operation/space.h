@@ -50,8 +50,6 @@ struct plait_space {
 
     /* Poll: has work that was started failed? An error has failed the comm. */
     enum plait_status (*poll)(struct plait_comm *comm);
-    /* Does a message wait for this rank's own work, and for no peer? */
-    bool (*is_behind)(const struct plait_comm *comm);
 
     /*
      * One turn of an operation without the plan's steps (selection.whole): a leader computes the results of all ranks
@@ -80,6 +78,8 @@ struct plait_space {
 
     /* The functions below are those of a queued space; NULL for others. */
 
+    /* Does a message wait for this rank's own work, and for no peer? */
+    bool (*is_behind)(const struct plait_comm *comm);
     /* May an operation begin on this queue now? Else an error; nothing has happened then. */
     enum plait_status (*check_queue)(const struct plait_comm *comm, const char *name, struct plait_queue *queue);
     /* Can `peer` read this memory in place? Else an error. */

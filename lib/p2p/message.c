@@ -46,7 +46,6 @@ void plait_message_begin(struct plait_request *r)
 
     r->message.slice = 0;
     r->message.in_place = false;
-    r->message.place = r->message.began = 0;
     r->message.number = queue->n++;
     r->message.nslice = count_slices(r->comm, &r->message);
     plait_request_append(&queue->first, &queue->end, r);
@@ -66,29 +65,15 @@ void plait_message_begin(struct plait_request *r)
         atomic_store(&r->comm->own->receiving, 1);
 }
 
-static void show(struct plait_request *r)
+static struct plait_message *first_of(const struct plait_message_queue *q)
 {
-    if (PLAIT_GUARDS && r->message.place == 0)
-        plait_message_show(r);
-}
-
-/* The first of the queue; now in the ring. */
-static struct plait_message *begin_first(const struct plait_message_queue *q)
-{
-    struct plait_request *r = q->first;
-
-    if (r != NULL)
-        show(r);
-    return r != NULL ? &r->message : NULL;
+    return q->first != NULL ? &q->first->message : NULL;
 }
 
 static void end_first(struct plait_message_queue *q, enum plait_status status)
 {
     struct plait_request *r = pop(q);
     r->comm->messages->n--;
-    struct plait_message_record *record = plait_message_record(r->comm, &r->message);
-    if (status == PLAIT_OK && record != NULL)
-        atomic_store_explicit(&record->done, 1, memory_order_relaxed);
     if (!r->message.space->queued) {
         plait_request_end(r, status);
         return;
@@ -158,7 +143,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         exposed = true;
     m->in_place |= exposed;
     m->last = link->next_out++;
-    plait_message_count(comm, m);
+    m->slice++;
     comm->stats.messages++;
     comm->stats.bytes_sent += bytes;
     return true;
@@ -181,7 +166,7 @@ static bool receive(struct plait_comm *comm, struct plait_message *m, struct pla
         return false;
     link->transport->release(link, link->next_in++);
     comm->stats.bytes_copied += bytes;
-    plait_message_count(comm, m);
+    m->slice++;
     return true;
 }
 
@@ -216,7 +201,6 @@ static bool offer_sends(struct plait_comm *comm, struct plait_pair *pair, enum p
         struct plait_message *m = &r->message;
         while (m->slice < m->nslice && offer(comm, pair, m, status))
             moved = true;
-        show(r); /* while it travels */
         if (m->slice < m->nslice)
             break;
         if (m->in_place)
@@ -247,7 +231,7 @@ static bool take_recvs(struct plait_comm *comm, struct plait_pair *pair, enum pl
 {
     bool moved = false;
 
-    for (struct plait_message *m; (m = begin_first(&pair->recvs)) != NULL && take(comm, m, status);) {
+    for (struct plait_message *m; (m = first_of(&pair->recvs)) != NULL && take(comm, m, status);) {
         moved = true;
         /* One slice of a long message in a turn: a rank that only copies would offer nothing meanwhile. */
         if (m->slice < m->nslice)
@@ -263,7 +247,7 @@ static bool pass_to_itself(struct plait_comm *comm, struct plait_pair *pair, enu
     bool moved = false;
 
     while (*status == PLAIT_OK) {
-        const struct plait_message *s = begin_first(&pair->sends), *r = begin_first(&pair->recvs);
+        const struct plait_message *s = first_of(&pair->sends), *r = first_of(&pair->recvs);
         if (s == NULL || r == NULL)
             break;
         if (plait_message_header(s) != plait_message_header(r)) {

@@ -47,9 +47,10 @@ struct plait_pair { /* this rank and another, or itself */
         struct plait_wait wait;
         const struct plait_pair *pair;
         bool out;
-    } sending, receiving; /* one each: progress of one must not hide a stall of the other */
-    char *small;          /* [PLAIT_WINDOW][PLAIT_MESSAGE_SMALL], or NULL */
-    char *stage;          /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE], or NULL */
+        struct plait_awaited *shown; /* the message, in a long wait; or NULL */
+    } sending, receiving;            /* one each: progress of one must not hide a stall of the other */
+    char *small;                     /* [PLAIT_WINDOW][PLAIT_MESSAGE_SMALL], or NULL */
+    char *stage;                     /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE], or NULL */
 };
 
 struct plait_messages { /* of a comm */
@@ -57,7 +58,6 @@ struct plait_messages { /* of a comm */
     uint32_t nborrow;   /* receives that may read the sender's memory in place; if any, own->receiving is 1 */
     const struct plait_space *queued; /* of the latest message of a queued space, or NULL */
     struct plait_request *done;       /* messages of it that end with this turn */
-    uint64_t nshown;                  /* records written into the ring */
     struct plait_pair *first;         /* all pairs */
     struct plait_pair *pairs[];       /* [nrank]; NULL before the first message */
 };
@@ -103,26 +103,13 @@ uint32_t plait_message_print(const struct plait_message *m); /* its fingerprint 
 /* The next message to receive came with another header word. Fails the comm. */
 enum plait_status plait_message_differs(struct plait_comm *comm, const struct plait_message *m, uint64_t header_word);
 
-/* ---- Waiting, and records in the ring ------------------------------------------------------------------------ */
+/* ---- Waiting ------------------------------------------------------------------------------------------------ */
 
 /* The first send whose receiver is awaited, or NULL. */
 static inline struct plait_request *plait_message_first_out(const struct plait_pair *pair)
 {
     return pair->unread.first != NULL ? pair->unread.first : pair->sends.first;
 }
-
-/* Write its record into the ring. */
-void plait_message_show(struct plait_request *r);
-
-/* Its record there; NULL: it has none, or a later one overwrote it. */
-static inline struct plait_message_record *plait_message_record(const struct plait_comm *comm,
-                                                                const struct plait_message *m)
-{
-    return plait_message_ring_find(&comm->own->messages, m->place);
-}
-
-/* Count one more slice as offered or taken. */
-void plait_message_count(const struct plait_comm *comm, struct plait_message *m);
 
 void plait_message_wait_init(struct plait_pair *pair);
 

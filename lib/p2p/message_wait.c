@@ -1,45 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "message.h"
 
-#include "base/clock.h"
 #include "failure/failure.h"
 
 #include <stdio.h>
 
 enum { TURNS_A_PROBE = 16 }; /* without progress, between two probes for a mismatch */
-
-/* ---- The ring -------------------------------------------------------------------------------------------- */
-
-static uint32_t clamp(uint64_t n)
-{
-    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
-}
-
-void plait_message_show(struct plait_request *r)
-{
-    struct plait_message *m = &r->message;
-    const struct plait_message_what what = { .number = m->number + 1,
-                                             .count = m->count,
-                                             .peer = m->peer,
-                                             .nslice = clamp(m->nslice),
-                                             .type = (uint8_t)m->type,
-                                             .send = r->kind == PLAIT_REQUEST_SEND,
-                                             .space = (uint8_t)m->space->id };
-
-    if (m->began == 0 && what.nslice > 1)
-        m->began = plait_clock_ns();
-    m->place = ++r->comm->messages->nshown;
-    plait_message_ring_add(&r->comm->own->messages, m->place, &what, m->began, clamp(m->slice));
-}
-
-void plait_message_count(const struct plait_comm *comm, struct plait_message *m)
-{
-    struct plait_message_record *record = plait_message_record(comm, m);
-
-    m->slice++;
-    if (record != NULL)
-        atomic_store_explicit(&record->slices, clamp(m->slice), memory_order_relaxed);
-}
 
 /* ---- Both ends agree ------------------------------------------------------------------------------------- */
 
@@ -121,19 +87,20 @@ static enum plait_status check_incoming(struct plait_comm *comm, const struct pl
 }
 
 /*
- * Does the peer, of this host, receive the message into another space? It sees PLAIT_CHANNEL_MESSAGES itself, other
+ * Does the peer, of this host, wait for the message in another space? It sees PLAIT_CHANNEL_MESSAGES itself, other
  * channels only if it uses that space.
  */
 static enum plait_status check_outgoing(struct plait_comm *comm, const struct plait_message *m)
 {
+    const bool own = m->space->messages == PLAIT_CHANNEL_MESSAGES;
     struct plait_operation o;
 
-    if (m->space->messages == PLAIT_CHANNEL_MESSAGES ||
-        !plait_message_ring_receives(&comm->peers[m->peer].control->messages, comm->rank, m->number + 1, &o) ||
-        o.what.space == m->space->id)
-        return PLAIT_OK;
-    return say(comm, m->peer, m->number, own_side(comm, m),
-               (struct side){ m->peer, o.what.count, (enum plait_dtype)o.what.type, o.what.space });
+    for (uint32_t i = 0; !own && i < PLAIT_NAWAITED; i++)
+        if (plait_awaited_read(&comm->peers[m->peer].control->messages[i], false, &o) && !o.send &&
+            o.peer == comm->rank && o.sequence == m->number + 1 && o.what.space != m->space->id)
+            return say(comm, m->peer, m->number, own_side(comm, m),
+                       (struct side){ m->peer, o.what.count, (enum plait_dtype)o.what.type, o.what.space });
+    return PLAIT_OK;
 }
 
 /* ---- Waiting --------------------------------------------------------------------------------------------- */
@@ -164,24 +131,33 @@ static struct plait_request *head_of(const struct plait_pair_wait *w)
     return w->out ? plait_message_first_out(w->pair) : w->pair->recvs.first;
 }
 
-/* Record a long wait (now: ns) or its end (0). A later message may have overwritten the record: write it again. */
+static uint32_t clamp(uint64_t n)
+{
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+/* Show the message of a long wait (now: ns), until its end (0). */
 static void note(const void *context, uint64_t now)
 {
-    struct plait_request *r = head_of(context);
+    struct plait_pair_wait *w = (struct plait_pair_wait *)(uintptr_t)context;
+    const struct plait_request *r = head_of(w);
 
-    if (r == NULL)
-        return;
-    if (r->message.began == 0)
-        r->message.began = now;
-    if (now > 0 && plait_message_record(r->comm, &r->message) == NULL)
-        plait_message_show(r);
-    struct plait_message_record *record = plait_message_record(r->comm, &r->message);
-    if (record == NULL)
-        return;
-    atomic_store_explicit(&record->began, r->message.began, memory_order_relaxed);
-    atomic_store_explicit(&record->waiting, now > 0, memory_order_relaxed);
-    if (now > 0)
-        atomic_store_explicit(&record->waited, 1, memory_order_relaxed);
+    if (now == 0) {
+        if (w->shown != NULL)
+            atomic_store_explicit(&w->shown->since, 0, memory_order_relaxed);
+        w->shown = NULL;
+    } else if (w->shown == NULL && r != NULL) {
+        const struct plait_message *m = &r->message;
+        const struct plait_message_what what = { .number = m->number + 1,
+                                                 .count = m->count,
+                                                 .peer = m->peer,
+                                                 .nslice = clamp(m->nslice),
+                                                 .slices = clamp(m->slice),
+                                                 .type = (uint8_t)m->type,
+                                                 .send = w->out,
+                                                 .space = (uint8_t)m->space->id };
+        w->shown = plait_awaited_add(r->comm->own->messages, now, &what);
+    }
 }
 
 static uint32_t blame(const void *context, char *text, size_t room)
@@ -191,7 +167,7 @@ static uint32_t blame(const void *context, char *text, size_t room)
     const struct plait_message *m = &head_of(w)->message;
     char message[160] = "";
 
-    if (w->out && m->space->is_behind(pair->comm)) {
+    if (w->out && m->space->queued && m->space->is_behind(pair->comm)) {
         snprintf(text, room, PLAIT_WAITS_FOR_ITSELF, pair->comm->rank);
         return pair->comm->rank + 1;
     }

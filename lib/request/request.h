@@ -32,8 +32,6 @@ struct plait_message { /* a message and how far it is */
     uint64_t slice;  /* next to be offered or taken */
     uint32_t last;   /* transport's number of its last slice, once all are offered */
     bool in_place;   /* the receiver reads it in place */
-    uint64_t place;  /* in the ring; 0: it was never first in its queue */
-    uint64_t began;  /* nanoseconds; 0: not known */
     double deadline; /* seconds; 0: the comm's */
     const struct plait_space *space;
     struct plait_target target; /* on which the work is put */
