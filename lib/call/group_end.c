@@ -19,8 +19,7 @@ struct plait_creation { /* of a comm */
     plait_make_comm *make;
     const void *args;
     const struct plait_comm *of; /* the comm that it is made from, or NULL */
-    struct plait_creation *then; /* the next from the same comm, in the same thread */
-    bool chained;                /* it follows another in that one's thread */
+    bool chained;                /* it follows another from the same comm, in that one's thread */
     struct plait_comm **out;
     struct plait_error result;
     pthread_t thread;
@@ -32,15 +31,12 @@ struct plait_creation { /* of a comm */
 /* The copied arguments follow it, aligned for any type. */
 #define CREATION ((sizeof(struct plait_creation) + 15) / 16 * 16)
 
-/* Append it to the last creation from the same comm. */
-static void chain(struct plait_creation *c)
+/* The first creation of the list that is made from the same comm; NULL: none. Those of no comm have none. */
+static struct plait_creation *find_same(struct plait_creation *list, const struct plait_comm *of)
 {
-    for (struct plait_creation *e = c->of != NULL ? plait_group.creations : NULL; e != NULL; e = e->next)
-        if (e->of == c->of && e->then == NULL) {
-            e->then = c;
-            c->chained = true;
-            return;
-        }
+    while (list != NULL && (of == NULL || list->of != of))
+        list = list->next;
+    return list;
 }
 
 enum plait_status plait_group_make(plait_make_comm *make, const void *args, size_t bytes, const struct plait_comm *of,
@@ -54,7 +50,7 @@ enum plait_status plait_group_make(plait_make_comm *make, const void *args, size
     c->args = memcpy((char *)c + CREATION, args, bytes);
     c->of = of;
     c->out = out;
-    chain(c);
+    c->chained = find_same(plait_group.creations, of) != NULL;
     *plait_group.last_creation = c;
     plait_group.last_creation = &c->next;
     return PLAIT_OK;
@@ -70,7 +66,7 @@ static void *create(void *arg)
     struct plait_creation *first = arg;
 
     plait_interrupt_follow(&first->interrupted);
-    for (struct plait_creation *c = first; c != NULL; c = c->then)
+    for (struct plait_creation *c = first; c != NULL; c = find_same(c->next, c->of))
         make(c, PLAIT_OK);
     atomic_store(&first->done, true);
     plait_progress_wake();
@@ -90,7 +86,7 @@ static void interrupt_creation(void *creation)
 /* The other ranks wait for this one, or join only when pending operations of this one have ended: drive these. */
 static void tell_why_not(struct plait_creation *first)
 {
-    for (struct plait_creation *c = first; c != NULL; c = c->then) {
+    for (struct plait_creation *c = first; c != NULL; c = find_same(c->next, c->of)) {
         plait_frame_drive(plait_progress);
         make(c, plait_fail_errno(first->error, "no thread in which a comm of this group could be created"));
         plait_frame_drive(NULL);

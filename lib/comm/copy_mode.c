@@ -133,9 +133,7 @@ static bool time_exchange(struct side *s, enum plait_copy_mode mode, size_t byte
     if (!meet(s))
         return false;
     const double start = plait_clock();
-    if (start + *best > s->end)
-        return false;
-    if (!exchange(s, mode, bytes))
+    if (start + *best > s->end || !exchange(s, mode, bytes))
         return false;
     const double took = plait_clock() - start;
     if (!share_processor(s) && (*best == 0 || took < *best))
@@ -168,16 +166,6 @@ static uint32_t rate_of(size_t bytes, double seconds)
     return rate < 1 ? 1 : rate < MOST_RATE ? (uint32_t)rate : MOST_RATE;
 }
 
-static double least_of(const double t[PLAIT_NCOPY])
-{
-    double least = 0;
-
-    for (unsigned mode = 0; mode < PLAIT_NCOPY; mode++)
-        if (t[mode] > 0 && (least == 0 || t[mode] < least))
-            least = t[mode];
-    return least;
-}
-
 /* Sizes that were not timed are treated as the next smaller one. False: no size was timed. */
 static bool time_all(struct side *s, struct plait_copies *out)
 {
@@ -191,7 +179,7 @@ static bool time_all(struct side *s, struct plait_copies *out)
         goes_on = goes_on && try_size(s, k, single, t);
         if (goes_on && t[PLAIT_COPY_STAGED] > 0 && t[PLAIT_COPY_STREAMED] > 0) {
             out->modes[k] = plait_copies_fastest(t);
-            out->copy = timed ? out->copy : rate_of(sizes[k].bytes, least_of(t));
+            out->copy = timed ? out->copy : rate_of(sizes[k].bytes, t[out->modes[k].fastest]);
             timed = true;
         } else if (timed) {
             out->modes[k] = out->modes[k - 1];

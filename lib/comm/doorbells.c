@@ -2,9 +2,10 @@
 #include "doorbells.h"
 #include "port.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <linux/futex.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -46,7 +47,7 @@ static void add_network(struct plait_doorbells *doorbells, struct plait_port *po
     if (fd < 0 || doorbells->nnetwork == PLAIT_DOORBELLS_NETWORKS || !plait_port_arm(port))
         doorbells->awake = true;
     else
-        doorbells->network[doorbells->nnetwork++] = fd;
+        doorbells->network[doorbells->nnetwork++] = (struct pollfd){ .fd = fd, .events = POLLIN };
 }
 
 void plait_doorbells_announce(struct plait_doorbells *doorbells, struct plait_comm *comm, const uint32_t *ranks,
@@ -71,40 +72,18 @@ bool plait_doorbells_hear(const struct plait_doorbells *doorbells)
            (doorbells->n == 1 || !atomic_load_explicit(&one_futex_only, memory_order_relaxed));
 }
 
-/* Sleep with the signal mask unchanged. */
-static void sleep_on_networks(const struct plait_doorbells *doorbells, long ns)
+void plait_doorbells_sleep(struct plait_doorbells *doorbells, long ns)
 {
-    const struct timespec most = { 0, ns };
-    struct pollfd fds[PLAIT_DOORBELLS_NETWORKS];
-
-    for (uint32_t i = 0; i < doorbells->nnetwork; i++)
-        fds[i] = (struct pollfd){ .fd = doorbells->network[i], .events = POLLIN };
-    ppoll(fds, doorbells->nnetwork, &most, NULL);
-}
-
-void plait_doorbells_sleep(const struct plait_doorbells *doorbells, long ns)
-{
-    const struct timespec most = { 0, ns };
-    struct timespec until;
+    const uint64_t end = plait_clock_ns() + (uint64_t)ns;
+    const struct timespec most = { 0, ns }, until = { (time_t)(end / 1000000000), (long)(end % 1000000000) };
     const int saved = errno; /* a sleep that times out or is interrupted sets it */
 
     if (doorbells->n == 0 || doorbells->awake) {
         sched_yield();
-        return;
-    }
-    if (doorbells->nnetwork > 0) {
-        sleep_on_networks(doorbells, ns);
-        errno = saved;
-        return;
-    }
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += ns;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
-    if (syscall(SYS_futex_waitv, doorbells->at, doorbells->n, 0, &until, CLOCK_MONOTONIC) < 0 &&
-        (errno == ENOSYS || errno == EPERM)) {
+    } else if (doorbells->nnetwork > 0) {
+        ppoll(doorbells->network, doorbells->nnetwork, &most, NULL); /* with the signal mask unchanged */
+    } else if (syscall(SYS_futex_waitv, doorbells->at, doorbells->n, 0, &until, CLOCK_MONOTONIC) < 0 &&
+               (errno == ENOSYS || errno == EPERM)) {
         atomic_store_explicit(&one_futex_only, true, memory_order_relaxed);
         syscall(SYS_futex, doorbells->at[0].address, FUTEX_WAIT, (uint32_t)doorbells->at[0].value, &most, NULL, 0);
     }

@@ -19,9 +19,9 @@
 
 struct plait_doorbells {
     uint32_t n, nnetwork;
-    int network[PLAIT_DOORBELLS_NETWORKS]; /* descriptors */
-    bool awake;                            /* do not sleep: a network has work already, or no descriptor */
-    struct {                               /* the kernel's struct futex_waitv, which older headers lack */
+    struct pollfd network[PLAIT_DOORBELLS_NETWORKS];
+    bool awake; /* do not sleep: a network has work already, or no descriptor */
+    struct {    /* the kernel's struct futex_waitv, which older headers lack */
         uint64_t value, address;
         uint32_t flags, reserved;
     } at[PLAIT_DOORBELLS];
@@ -36,7 +36,7 @@ void plait_doorbells_announce(struct plait_doorbells *doorbells, struct plait_co
 
 /* Sleep until a doorbell changes or `ns` nanoseconds (below a second) have passed. Without doorbells: yield. Keeps
  * errno. */
-void plait_doorbells_sleep(const struct plait_doorbells *doorbells, long ns);
+void plait_doorbells_sleep(struct plait_doorbells *doorbells, long ns);
 
 /* Does every doorbell end such a sleep? Not if there are too many, beside a network, or without futex_waitv(). */
 bool plait_doorbells_hear(const struct plait_doorbells *doorbells);
