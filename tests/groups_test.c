@@ -248,10 +248,12 @@ static enum plait_status ask_wrongly(struct plait_comm *comm, enum refusal refus
 /* One call is refused: nothing is begun, so the comm is as it was; who holds a request is told. */
 static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static const char *const says[] = {
-        "in is NULL", "call->deadline is -1",         "counts of in are NULL", "has 18446744073709551615 elements from",
-        "to is 2",    "started in this group already"
-    };
+    static const char *const says[] = { "in is NULL",
+                                        "call->deadline is -1",
+                                        "counts of in are NULL",
+                                        "has 18446744073709551615 elements from",
+                                        "to is 2",
+                                        "started in a group; call plait_group_end() first" };
     int32_t one = 1, sum = 0;
     struct plait_call held = PLAIT_CALL_DEFAULT, kept = PLAIT_CALL_DEFAULT;
     struct plait_request *r[2], *again;

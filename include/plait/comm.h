@@ -87,9 +87,9 @@ struct plait_comm_options {
  * options  copied. The id, name, node and algorithms arrays may be freed afterwards; the algorithms themselves must
  *          live as long as the comm
  * out      written only on success; free it with plait_comm_destroy()
- * Memory:  in this process's arena (PLAIT_ARENA): 226 KiB and 12.1 KiB for each rank of the comm, backed at once. Of
- *          these 144 KiB are for the rings of the last 1,024 collectives and 256 messages, 81 KiB for the vectors of
- *          small collectives. Staging buffers come with the first large operation: 4 slices of at most 3/4 of a
+ * Memory:  in this process's arena (PLAIT_ARENA): 214 KiB and 12.1 KiB for each rank of the comm, backed at once. Of
+ *          these 132 KiB are for the last 1,024 collectives and awaited messages, 81 KiB for the vectors of small
+ *          collectives. Staging buffers come with the first large operation: 4 slices of at most 3/4 of a
  *          core's L2 cache. Heap: 13 KiB and 400 bytes for each rank; each kind of operation adds its plan, the first
  *          message to or from a rank 0.8 KiB, a pending operation 0.3 KiB. With ranks of other hosts: 14 KiB of heap
  *          on rank 0 and 300 bytes elsewhere for each rank, and what UCX takes (about 4 MB)

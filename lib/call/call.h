@@ -113,13 +113,6 @@ bool plait_space_must_queue(const struct plait_comm *comm, const struct plait_ar
 
 /* ---- For the objects above: fusion, optimiser, elastic averaging ------------------------------------------- */
 
-/*
- * Check that an options struct is not NULL and that its first member, its size, is this library's.
- * what: the argument's name, such as "options"; from: the macro that initialises it.
- */
-enum plait_status plait_check_struct(const char *call, const char *what, const void *options, size_t size,
-                                     const char *from);
-
 struct plait_number {           /* an option or argument */
     const char *name, *allowed; /* "momentum", "0 to below 1" */
     double value;

@@ -8,7 +8,7 @@ static bool turn(struct plait_comm *comm, bool rarely)
 {
     const uint32_t environment = plait_fpenv_enter();
     enum plait_status status = PLAIT_OK;
-    bool moved = comm->owner != NULL && comm->owner->turn(comm->owner, rarely);
+    bool moved = comm->owner != NULL && comm->owner->turn(comm->owner->object, rarely);
 
     plait_network_turn(comm);
     moved |= plait_requests_turn(comm, rarely);

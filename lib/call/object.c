@@ -11,19 +11,6 @@
 
 /* ---- Checks ------------------------------------------------------------------------------------------------ */
 
-enum plait_status plait_check_struct(const char *call, const char *what, const void *options, size_t size,
-                                     const char *from)
-{
-    const size_t *given = options;
-
-    if (given == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL; start from %s", call, what, from);
-    return *given == size
-               ? PLAIT_OK
-               : plait_fail(PLAIT_ERR_ARG, "%s: %s->size is %zu, not %zu; start from %s of this version's headers",
-                            call, what, *given, size, from);
-}
-
 enum plait_status plait_check_numbers(const char *call, const struct plait_number *numbers, size_t n)
 {
     for (const struct plait_number *x = numbers; x < numbers + n; x++)

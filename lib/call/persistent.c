@@ -2,17 +2,16 @@
 /* Persistent requests: the same operation again and again. */
 #include "call.h"
 
-/* Must its holder wait first? Not once its stream has all of it. */
-static bool is_pending(const struct plait_request *r)
+/* What its holder must do first; NULL: nothing. It need not wait once its stream has all of it. */
+static const char *busy(const struct plait_request *r)
 {
     const enum plait_request_state state = plait_request_state(r);
 
-    return state >= PLAIT_REQUEST_QUEUED && !(r->on_stream && state >= PLAIT_REQUEST_ISSUED);
-}
-
-static bool is_grouped(const struct plait_request *r)
-{
-    return plait_request_state(r) == PLAIT_REQUEST_GROUPED;
+    if (state == PLAIT_REQUEST_GROUPED)
+        return "started in a group; call plait_group_end() first";
+    return state >= PLAIT_REQUEST_QUEUED && !(r->on_stream && state >= PLAIT_REQUEST_ISSUED)
+               ? "pending; wait for it first"
+               : NULL;
 }
 
 static enum plait_status check_start(struct plait_request *r, const char *name)
@@ -22,9 +21,8 @@ static enum plait_status check_start(struct plait_request *r, const char *name)
                           r == NULL ? "NULL" : "not persistent");
     if (r->comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: the request's comm was destroyed", name);
-    if (is_grouped(r) || is_pending(r))
-        return plait_fail(PLAIT_ERR_ARG, "%s: the request is %s", name,
-                          is_grouped(r) ? "started in this group already" : "pending; wait for it first");
+    if (busy(r) != NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: the request is %s", name, busy(r));
     const enum plait_status status = plait_enter(r->comm, name, PLAIT_SUM, NULL);
     return status == PLAIT_OK && r->space->queued ? r->space->check_queue(r->comm, name, plait_request_queue(r))
                                                   : status;
@@ -68,11 +66,9 @@ enum plait_status plait_request_free(struct plait_request **request)
         *request = NULL;
         return PLAIT_OK;
     }
-    if (!r->persistent || is_grouped(r) || is_pending(r))
+    if (!r->persistent || busy(r) != NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_request_free: the request is %s",
-                          !r->persistent  ? "not persistent; wait for it"
-                          : is_grouped(r) ? "in a group; call plait_group_end() first"
-                                          : "pending; wait for it");
+                          !r->persistent ? "not persistent; wait for it" : busy(r));
     *request = NULL;
     if (r->comm != NULL && (r->kind == PLAIT_REQUEST_COLLECTIVE || r->on_stream)) {
         struct plait_comm *comm = r->comm;

@@ -183,10 +183,10 @@ struct plait_tally { /* calls of one algorithm of one collective */
 struct plait_owner {
     const char *whose; /* "a fusion's; plait_fusion_destroy() ends both" */
     /* One turn, under the comm's lock. Returns whether there was progress. */
-    bool (*turn)(struct plait_owner *self, bool rarely);
+    bool (*turn)(void *object, bool rarely);
     /* Say what `rank` lacks to call the operation in progress. Nothing is written if it lacks nothing. */
     void (*excuse)(const void *object, uint32_t rank, char *text, size_t room);
-    const void *object;
+    void *object;
 };
 
 struct plait_request;

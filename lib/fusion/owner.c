@@ -59,9 +59,9 @@ static uint32_t blame(const void *fusion, char *text, size_t room)
 /* This rank is in no operation: other ranks ask excuse() instead of a note. */
 static const struct plait_wait_kind for_tensors = { .blame = blame, .everybody = true };
 
-static bool turn(struct plait_owner *owner, bool rarely)
+static bool turn(void *fusion, bool rarely)
 {
-    struct plait_fusion *f = (struct plait_fusion *)(uintptr_t)owner->object;
+    struct plait_fusion *f = fusion;
     enum plait_fusion_awaits awaits = PLAIT_FUSION_AWAITS_RANKS;
     enum plait_status status = PLAIT_OK;
     const bool moved = plait_fusion_turn(f, &awaits);

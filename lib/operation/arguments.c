@@ -75,12 +75,23 @@ enum plait_status plait_check_flag(const char *call, const char *what, int value
                                     : plait_fail(PLAIT_ERR_ARG, "%s: %s is %d; it must be 0 or 1", call, what, value);
 }
 
+enum plait_status plait_check_struct(const char *call, const char *what, const void *options, size_t size,
+                                     const char *from)
+{
+    const size_t *given = options;
+
+    if (given == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL; start from %s", call, what, from);
+    return *given == size
+               ? PLAIT_OK
+               : plait_fail(PLAIT_ERR_ARG, "%s: %s->size is %zu, not %zu; start from %s of this version's headers",
+                            call, what, *given, size, from);
+}
+
 enum plait_status plait_check_call(const char *name, const struct plait_call *call)
 {
-    if (call->size != sizeof *call)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "%s: call->size is %zu, not %zu; start from PLAIT_CALL_DEFAULT of this version's headers",
-                          name, call->size, sizeof *call);
+    if (plait_check_struct(name, "call", call, sizeof *call, "PLAIT_CALL_DEFAULT") != PLAIT_OK)
+        return PLAIT_ERR_ARG;
     if ((unsigned)call->round > PLAIT_ROUND_HOP)
         return plait_fail(
             PLAIT_ERR_ARG,

@@ -48,6 +48,13 @@ extern const struct plait_call plait_no_wishes; /* PLAIT_CALL_DEFAULT */
 enum plait_status plait_check_operation(const struct plait_kernels *kernels, const char *name, uint32_t nrank,
                                         const struct plait_args *a, const struct plait_call *call);
 
+/*
+ * Check that an options struct is not NULL and that its first member, its size, is this library's.
+ * what: the argument's name, such as "options"; from: the macro that initialises it.
+ */
+enum plait_status plait_check_struct(const char *call, const char *what, const void *options, size_t size,
+                                     const char *from);
+
 /* Check the options alone; and the options that only premulsum and user operators require and allow. */
 enum plait_status plait_check_call(const char *name, const struct plait_call *call);
 enum plait_status plait_check_op(const char *name, enum plait_op op, const struct plait_call *call);
