@@ -73,6 +73,7 @@ static struct plait_message *first_of(const struct plait_message_queue *q)
 static void end_first(struct plait_message_queue *q, enum plait_status status)
 {
     struct plait_request *r = pop(q);
+
     r->comm->messages->n--;
     if (!r->message.space->queued) {
         plait_request_end(r, status);
