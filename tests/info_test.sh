@@ -113,7 +113,7 @@ crossings_are_where_another_algorithm_is_chosen() {
 }
 explain_knows_several_hosts() {
     explained one-shot allreduce 128K 2x1 && explained hierarchy allreduce 1M 3+1+2 && explained halving-doubling allreduce 1M 4x2 &&
-        explained ring allgather 64K 4x2 && explained chain broadcast 1M 4x2 &&
+        explained ring allgather 64K 4x2 && explained chain broadcast 16M 4x2 &&
         explained binomial reduce 64K 4x2 --reproducible &&
         says 0 '^algorithm  *two-shot$' --explain allreduce 1M --nodes 1x4
 }
