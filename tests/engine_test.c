@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The engine and the path without it against the oracle; what binding decides, over all algorithms. */
-#include "engine/prog.h"
+#include "bound.h"
 #include "jobs.h"
 #include "plans.h"
 #include "proved.h"
@@ -234,16 +234,8 @@ static void check_bound(const struct spec *spec, uint32_t turn)
         for (int average = 0; average < 2; average++) {
             if (!full() && (turn + (uint32_t)round + (uint32_t)average) % 2 != 0)
                 continue;
-            struct plait_proof proof = { .hash = 0 };
-            enum plait_status status = PLAIT_OK;
-            for (uint32_t r = 0; r < spec->shape.nrank && status == PLAIT_OK; r++) {
-                struct plait_prog *prog = NULL;
-                status = plait_prog_create(spec->alg, spec->text, &spec->shape, r, (enum plait_round)round, average,
-                                           &proof, &prog);
-                if (status == PLAIT_OK)
-                    status = plait_prog_check(prog, &spec->shape, r, proof.fusing);
-                plait_prog_destroy(prog);
-            }
+            const enum plait_status status =
+                bound_check_all(spec->alg, spec->text, &spec->shape, (enum plait_round)round, average);
             if (status != PLAIT_OK && status != PLAIT_ERR_UNSUPPORTED)
                 fail_msg("%s, %u ranks, root %u%s, round %d: %s", spec->text, spec->shape.nrank, spec->shape.root,
                          spec->shape.inplace ? ", in place" : "", round, plait_last_error());
@@ -373,11 +365,11 @@ static void hurt_each(const struct spec *spec, enum plait_round round, uint32_t 
             struct plait_prog *prog;
             assert_int_equal(plait_prog_create(spec->alg, spec->text, &spec->shape, 1, round, false, &proof, &prog),
                              PLAIT_OK);
-            assert_int_equal(plait_prog_check(prog, &spec->shape, 1, proof.fusing), PLAIT_OK);
+            assert_int_equal(bound_check(prog, &spec->shape, 1, proof.fusing), PLAIT_OK);
             more = i < prog->ninstr;
             if (more && hurt(prog, i, (enum damage)damage)) {
                 tried[damage]++;
-                if (plait_prog_check(prog, &spec->shape, 1, proof.fusing) != PLAIT_ERR_PLAN)
+                if (bound_check(prog, &spec->shape, 1, proof.fusing) != PLAIT_ERR_PLAN)
                     fail_msg("%s: damage %d of instruction %u is not seen", spec->text, damage, i);
             }
             plait_prog_destroy(prog);

@@ -3,6 +3,7 @@
  * What the checker accepts runs right: random plans that are right, and random plans that were changed and are still
  * accepted, run by the engine in all its ways. Their results are compared with the oracle's, bit for bit.
  */
+#include "bound.h"
 #include "collective.h"
 #include "mutants.h"
 #include "plans.h"
@@ -111,10 +112,17 @@ static int run_batch(struct plait_comm **comm, uint32_t rank, void *arg)
     return failed;
 }
 
-/*
- * Threads or processes, with single copy and without, over hosts where the environment says so. With PLAIT_CHECK what is
- * bound is turned back into steps and proved.
- */
+/* What is bound does what the plan does, with any rounding. */
+static void check_bound(const struct random_plan *p, uint32_t turn)
+{
+    const enum plait_status status =
+        bound_check_all(&p->alg, p->name, &p->shape, (enum plait_round)(turn % 3), turn / 3 % 2);
+
+    if (status != PLAIT_OK && status != PLAIT_ERR_UNSUPPORTED)
+        fail_msg("%s of %u ranks: %s", p->name, p->shape.nrank, plait_last_error());
+}
+
+/* Threads or processes, with single copy and without, over hosts where the environment says so, proved again or not. */
 static void run(struct batch *b)
 {
     const bool processes = b->way % 2;
@@ -124,6 +132,8 @@ static void run(struct batch *b)
 
     for (uint32_t i = 0; i < b->n; i++)
         b->algs[i] = &b->plan[i].alg;
+    for (uint32_t i = 0; i < b->n; i++)
+        check_bound(&b->plan[i], i);
     b->algs[b->n] = NULL;
     r.options.algorithms = b->algs;
     r.options.deadline = 20;

@@ -96,8 +96,6 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_t
         status = plait_alg_prove(s->alg, &common, NULL, &report);
     if (status == PLAIT_OK)
         status = plait_prog_create(s->alg, s->spec, shape, team->me, s->round, average, &proof, &fresh);
-    if (status == PLAIT_OK && comm->config.check)
-        status = plait_prog_check(fresh, shape, team->me, proof.fusing);
     if (status != PLAIT_OK) {
         plait_prog_destroy(fresh);
         return status;

@@ -4,8 +4,7 @@
  *
  * select.c chooses: a pure function, equal on all ranks. bind.c finds or makes the op plan of a call. prog.c binds a
  * plan: registers for addresses, counters for dependencies. fuse.c fuses steps and proves the fused plans free of
- * deadlock, and compare.c compares a bound plan with its plan. operate.c runs one operation from
- * beginning to end, on the eager path or by engine.c.
+ * deadlock. operate.c runs one operation from beginning to end, on the eager path or by engine.c.
  *
  * The engine runs a bound plan over the slices of a vector, several slices in flight. A step starts when its
  * dependencies are done. A SEND is done when the peer has released the memory (at once if the data was staged). A

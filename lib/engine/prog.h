@@ -90,15 +90,6 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
                                     struct plait_prog **out);
 void plait_prog_destroy(struct plait_prog *prog);
 
-/*
- * Does a bound plan do what this rank's plan does? Then what was proved of the plan holds for what runs.
- *
- * fusing  of the proof with which it was made
- * Errors: PLAIT_ERR_PLAN (it does something else), PLAIT_ERR_NOMEM
- */
-enum plait_status plait_prog_check(const struct plait_prog *prog, const struct plait_shape *shape, uint32_t rank,
-                                   enum plait_fusing fusing);
-
 /* ---- Facts about all ranks' plans together (fuse.c) -------------------------------------------------------------- */
 
 #define PLAIT_MOST_PROVED 64 /* ranks up to which bind proves the whole fused graph: 2 ms for 64 */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Does a bound plan do what its plan does? The plan was proved, so then what runs was proved, too.
+ * Compares bound plans with their plans (bound.h).
  *
  * The steps of both run side by side in program order, with numbers in the place of data: one for each slot, one for
  * each block that is received, and the hash of its operands for each result. All that is read, written and sent must be
  * the same, and so must be the waits of steps that do not run together. So steps that touch the same memory run in an
  * order that the plan allows. Values kept in fp32 have memory of their own, as in the engine.
  */
-#include "prog.h"
+#include "bound.h"
 
 #include "base/hash.h"
 #include "base/status.h"
@@ -189,8 +189,8 @@ static enum plait_status compare(const struct comparison *c)
                          : plait_fail(PLAIT_ERR_PLAN, "rank %u: as bound, step %u %s", c->plan->rank, i - 1, fault);
 }
 
-enum plait_status plait_prog_check(const struct plait_prog *prog, const struct plait_shape *shape, uint32_t rank,
-                                   enum plait_fusing fusing)
+enum plait_status bound_check(const struct plait_prog *prog, const struct plait_shape *shape, uint32_t rank,
+                              enum plait_fusing fusing)
 {
     struct plait_scratch arrays = { 0 };
     struct comparison c = { .prog = prog };
@@ -212,5 +212,21 @@ enum plait_status plait_prog_check(const struct plait_prog *prog, const struct p
         status = compare(&c);
     plait_scratch_free(&arrays);
     plait_plan_destroy(plan);
+    return status;
+}
+
+enum plait_status bound_check_all(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                  enum plait_round round, bool average)
+{
+    struct plait_proof proof = { .hash = 0 };
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++) {
+        struct plait_prog *prog = NULL;
+        status = plait_prog_create(alg, spec, shape, r, round, average, &proof, &prog);
+        if (status == PLAIT_OK)
+            status = bound_check(prog, shape, r, proof.fusing);
+        plait_prog_destroy(prog);
+    }
     return status;
 }
