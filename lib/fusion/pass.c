@@ -93,16 +93,6 @@ static void cut(size_t n, struct stretch stretches[NWAY])
     }
 }
 
-/* Convert and check the next n elements in one loop; false: no such kernel, nothing is done. */
-static bool move_and_square(const struct job *j, void *to, struct plait_vector in, size_t n, double *square)
-{
-    if (!j->squares || j->to.type != PLAIT_FLOAT32 || j->k->scale_and_square[in.type] == NULL ||
-        (to == in.data && j->factor == 1) || (j->streaming && n * sizeof(float) % 64 > 0))
-        return false;
-    *square = j->k->scale_and_square[in.type](to, in.data, n, (float)j->factor, j->streaming);
-    return true;
-}
-
 /* Process the next piece. False: an element is not finite. */
 static bool advance(const struct job *j, struct stretch *w)
 {
@@ -117,10 +107,6 @@ static bool advance(const struct job *j, struct stretch *w)
 
     plait_pass_fetch(in.data, PIECE * from_size);
     w->at += n;
-    if (move_and_square(j, to, in, n, &square)) {
-        w->square += square;
-        return isfinite(square) != 0;
-    }
     convert(j->k, made, in, n, j->factor);
     if (j->squares) {
         square = squares_of(j->k, made, n);

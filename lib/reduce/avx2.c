@@ -87,4 +87,4 @@ static inline void stream_line(unsigned char *d, const unsigned char *s)
 #define STREAM_FENCE() _mm_sfence()
 #include "set.h"
 
-const struct plait_kernels plait_kernels_avx2 = KERNELS("avx2", );
+const struct plait_kernels plait_kernels_avx2 = KERNELS("avx2");

@@ -4,7 +4,6 @@
  * The conversion of AVX512_BF16 flushes denormals, so bfloat16 uses integer arithmetic.
  */
 #include <immintrin.h>
-#include <stdbool.h>
 
 #define HALF_LANES 16
 #include "vector.h"
@@ -65,47 +64,8 @@ static inline void put_u8(uint8_t *p, words v, size_t k)
     _mm_mask_storeu_epi8(p, first(k), _mm512_cvtepi32_epi8((__m512i)v));
 }
 
-/* Adds the 16 running sums in the order of squares(). */
-static inline double sum_of_lanes(__m512d low, __m512d high)
-{
-    const __m512d eight = _mm512_add_pd(low, high);
-    const __m256d four = _mm256_add_pd(_mm512_castpd512_pd256(eight), _mm512_extractf64x4_pd(eight, 1));
-    const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
-
-    return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
-}
-
-/* FMA gives the same bits as multiply and add, since the square of a float is exact in double. */
-#define SCALED_SQUARES(name, T, GET)                                                        \
-    static double name(float *dst, const void *from, size_t count, float factor, bool past) \
-    {                                                                                       \
-        const __m512 by = _mm512_set1_ps(factor);                                           \
-        __m512d low = _mm512_setzero_pd(), high = low;                                      \
-        const T *src = from;                                                                \
-                                                                                            \
-        for (size_t i = 0; i < count; i += 16) {                                            \
-            const size_t n = count - i < 16 ? count - i : 16;                               \
-            const __m512 v = _mm512_maskz_mul_ps(first(n), GET(src + i, n), by);            \
-            const __m512d a = _mm512_cvtps_pd(_mm512_castps512_ps256(v));                   \
-            const __m512d b = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));                \
-            if (past)                                                                       \
-                _mm512_stream_ps(dst + i, v);                                               \
-            else                                                                            \
-                put_f32(dst + i, v, n);                                                     \
-            low = _mm512_fmadd_pd(a, a, low);                                               \
-            high = _mm512_fmadd_pd(b, b, high);                                             \
-        }                                                                                   \
-        return sum_of_lanes(low, high);                                                     \
-    }
-SCALED_SQUARES(scaled_squares_f32, float, get_f32)
-SCALED_SQUARES(scaled_squares_f16, uint16_t, get_f16)
-SCALED_SQUARES(scaled_squares_bf16, uint16_t, GET_BF16)
-
 #define STREAM_LINE(d, s) _mm512_stream_si512((__m512i *)(void *)(d), _mm512_loadu_si512(s))
 #define STREAM_FENCE()    _mm_sfence()
 #include "set.h"
 
-const struct plait_kernels plait_kernels_avx512 =
-    KERNELS("avx512", .scale_and_square = { [PLAIT_FLOAT32] = scaled_squares_f32,
-                                            [PLAIT_FLOAT16] = scaled_squares_f16,
-                                            [PLAIT_BFLOAT16] = scaled_squares_bf16 });
+const struct plait_kernels plait_kernels_avx512 = KERNELS("avx512");

@@ -62,11 +62,6 @@ struct plait_kernels {
      */
     void (*widen[PLAIT_NDTYPE])(float *dst, const void *src, size_t count, float factor);
     void (*narrow[PLAIT_NDTYPE])(void *dst, const float *src, size_t count, float factor);
-    /*
-     * dst[i] = src[i] * factor; returns squares() of dst, in the same loop. past: streaming stores of whole cache
-     * lines to an aligned dst, without stream_end(). NULL: no such loop for the type.
-     */
-    double (*scale_and_square[PLAIT_NDTYPE])(float *dst, const void *src, size_t count, float factor, bool past);
     /* memcpy(), one cache line at a time; see plait_copy(). */
     void (*copy)(void *dst, const void *src, size_t bytes);
     /* Copies with streaming stores. A later release store publishes the data. */

@@ -17,4 +17,4 @@
 #define PUT_E5M2(p, v, k)      (*(p) = (uint8_t)to_narrow_f32(v, &e5m2))
 #include "set.h"
 
-const struct plait_kernels plait_kernels_scalar = KERNELS("scalar", );
+const struct plait_kernels plait_kernels_scalar = KERNELS("scalar");

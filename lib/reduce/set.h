@@ -2,7 +2,7 @@
 /*
  * One set of kernels. Each instruction set has a file that defines macros and then includes this header:
  * HALF_V and so on, the template's parameters for 16- and 8-bit floats; optionally STREAM_LINE(d, s), which stores a
- * cache line of 64 bytes with streaming stores, and STREAM_FENCE(). KERNELS(name, kernels of its own) is the set. The
+ * cache line of 64 bytes with streaming stores, and STREAM_FENCE(). KERNELS(name) is the set. The
  * scalar file is the reference.
  */
 #ifndef PLAIT_LIB_REDUCE_SET_H
@@ -157,11 +157,11 @@ static void update(float *restrict w, float *restrict v, const float *restrict g
 #define SCALES(TYPE, type)  [PLAIT_##TYPE] = scale_##type,
 #define WIDENS(TYPE, type)  [PLAIT_##TYPE] = widen_##type,
 #define NARROWS(TYPE, type) [PLAIT_##TYPE] = narrow_##type,
-#define KERNELS(name, ...)                                                                                      \
-    {                                                                                                           \
-        .isa = name, .reduce = { EACH_TYPE(REDUCES) }, .scale = { EACH_TYPE(SCALES) },                          \
-        .widen = { EACH_NARROW(WIDENS) }, .narrow = { EACH_NARROW(NARROWS) }, .copy = copy, .stream = stream,   \
-        .stream_some = stream_some, .stream_end = stream_end, .squares = squares, .update = update, __VA_ARGS__ \
+#define KERNELS(name)                                                                                         \
+    {                                                                                                         \
+        .isa = name, .reduce = { EACH_TYPE(REDUCES) }, .scale = { EACH_TYPE(SCALES) },                        \
+        .widen = { EACH_NARROW(WIDENS) }, .narrow = { EACH_NARROW(NARROWS) }, .copy = copy, .stream = stream, \
+        .stream_some = stream_some, .stream_end = stream_end, .squares = squares, .update = update            \
     }
 
 #endif
