@@ -15,7 +15,7 @@
  * Messages of a slice that are simulated, of all the library's candidates and of each of the caller's. They take each
  * rank some ms, and ranks may share processors.
  */
-#define MOST_SIMULATED (1u << 12)
+#define MOST_SIMULATED (1u << 13)
 
 #define CLOSE     9 /* times that differ by up to a ninth of the longer one are alike: an eighth of the shorter one */
 #define PS_PER_NS 1000
@@ -23,57 +23,27 @@
 
 struct candidate {
     const struct plait_alg *alg;
-    bool own; /* the caller's, or a user's: always timed */
+    bool own; /* the caller's, or a user's: always simulated */
     struct plait_claim claim;
-    uint64_t least; /* ps: no plan with this claim is faster */
-    uint64_t time;  /* ps; 0: not known yet */
+    uint64_t time;  /* ps; UINT64_MAX: as it is bound, it may deadlock */
     bool estimated; /* by the claim, not simulated */
 };
 
-static size_t block_bytes(const struct plait_shape *shape, const struct plait_claim *c, size_t bytes)
-{
-    const bool vector = plait_geometry_of(shape->coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR;
-    return vector && c->nblk > 0 ? bytes / c->nblk : bytes;
-}
-
-/* Most blocks that a rank moves. Through memory, only receivers do. */
-static uint64_t most_moved(const struct plait_machine *m, const struct plait_claim *c)
-{
-    return m->level[m->nlevel - 1].links > 0 && c->sent > c->received ? c->sent : c->received;
-}
-
 /*
- * Each message takes the least latency, and a rank's bytes the fastest link. A sum of n vectors reads n and writes one,
- * so through memory each takes at least a third of the time of a sum of two.
- */
-static uint64_t least_time(const struct plait_machine *m, const struct plait_shape *shape, const struct plait_claim *c,
-                           size_t bytes)
-{
-    uint64_t latency = UINT64_MAX, rate = 0;
-
-    for (uint32_t k = 0; k < m->nlevel; k++) {
-        latency = m->level[k].latency < latency ? m->level[k].latency : latency;
-        rate = m->level[k].bandwidth > rate ? m->level[k].bandwidth : rate;
-    }
-    if (plait_geometry_of(shape->coll, 1, 0, 0, 1).combines && m->level[0].links == 0 && rate < 3 * m->reduce)
-        rate = 3 * m->reduce;
-    const double moved = (double)most_moved(m, c) * (double)block_bytes(shape, c, bytes) / (double)rate * PS_PER_S;
-    const uint64_t waits = c->depth * latency * PS_PER_NS;
-    return waits > (uint64_t)moved ? waits : (uint64_t)moved;
-}
-
-/*
- * Without a simulation: messages and bytes take what they take in the largest unit, whose ranks share processors. Of a
- * chain through all ranks one message at a time leaves a host; of others, those of all its ranks share its link.
+ * By the claim: messages and bytes take what they take in the largest unit, whose ranks share processors. Of a chain
+ * through all ranks one message at a time leaves a host; of others, those of all its ranks share its link. Through
+ * memory, only receivers move data.
  */
 static uint64_t estimated_time(const struct plait_machine *m, const struct plait_shape *shape,
                                const struct plait_claim *c, size_t bytes)
 {
     const struct plait_level *top = &m->level[m->nlevel - 1], *host = &m->level[0];
+    const bool vector = plait_geometry_of(shape->coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR;
     const bool shared = m->nlevel > 1 && c->depth + 1 < shape->nrank;
+    const uint64_t blocks = top->links > 0 && c->sent > c->received ? c->sent : c->received;
+    const double block = (double)(vector && c->nblk > 0 ? bytes / c->nblk : bytes);
     const double turns = host->processors > 0 ? (double)host->children / host->processors : 1,
-                 moved =
-                     (double)most_moved(m, c) * (double)block_bytes(shape, c, bytes) * (shared ? host->children : 1),
+                 moved = (double)blocks * block * (shared ? host->children : 1),
                  busy = 2 * (double)(c->rounds * top->overhead) * PS_PER_NS + moved / (double)top->bandwidth * PS_PER_S;
 
     return c->depth * top->latency * PS_PER_NS + (uint64_t)(turns * busy);
@@ -151,50 +121,16 @@ static enum plait_status find_candidates(const struct plait_machine *m, const st
             return status;
         if (status != PLAIT_OK || alg != *a) /* one of the caller's has its name */
             continue;
-        out[*n] = (struct candidate){ .alg = alg, .own = !plait_is_of_library(alg), .claim = alg->claim(alg, &s) };
-        out[*n].least = least_time(m, shape, &out[*n].claim, bytes);
-        ++*n;
+        struct candidate *c = &out[(*n)++];
+        *c = (struct candidate){
+            .alg = alg, .own = !plait_is_of_library(alg), .claim = alg->claim(alg, &s), .estimated = true
+        };
+        c->time = estimated_time(m, shape, &c->claim, bytes);
     }
     return PLAIT_OK;
 }
 
 /* ---- How long each takes -------------------------------------------------------------------------------------- */
-
-/* Sets the candidate's time; UINT64_MAX: as it is bound, it may deadlock. Errors: PLAIT_ERR_NOMEM. */
-static enum plait_status time_candidate(const struct plait_machine *m, const struct plait_sim_options *options,
-                                        const struct plait_shape *shape, size_t bytes, struct candidate *c,
-                                        uint64_t *left)
-{
-    const uint64_t messages = c->claim.rounds * shape->nrank;
-    struct plait_prediction p = { .time = UINT64_MAX };
-    enum plait_status status = PLAIT_ERR_UNSUPPORTED;
-
-    if (messages <= (c->own ? MOST_SIMULATED : *left)) {
-        *left -= c->own ? 0 : messages;
-        status = plait_simulate(m, c->alg->name, shape, PLAIT_UINT8, bytes, options, &p);
-    }
-    if (status == PLAIT_ERR_NOMEM)
-        return status;
-    c->estimated = status != PLAIT_OK && status != PLAIT_ERR_PLAN;
-    c->time = c->estimated ? estimated_time(m, shape, &c->claim, bytes) : p.time;
-    c->time += c->time == 0;
-    return PLAIT_OK;
-}
-
-/*
- * The next candidate to time is one of the caller's, or that which may be the fastest of those left; UINT32_MAX: there
- * is none.
- */
-static uint32_t next_candidate(const struct candidate *all, uint32_t n, uint64_t best)
-{
-    uint32_t next = UINT32_MAX;
-
-    for (uint32_t i = 0; i < n; i++)
-        if (all[i].time == 0 && (all[i].own || all[i].least < best) &&
-            (next == UINT32_MAX || all[i].least < all[next].least))
-            next = i;
-    return next;
-}
 
 /*
  * Is x to be preferred to y, which takes about as long? Times that differ by less than an eighth decide nothing, as the
@@ -212,57 +148,57 @@ static bool is_preferred(const struct candidate *x, const struct candidate *y)
     return x->time != y->time ? x->time < y->time : y->own && !x->own;
 }
 
-/* Of those that take at most an eighth longer than the least time. */
-static uint32_t find_best(const struct candidate *all, uint32_t n, uint64_t least)
+static uint64_t time_of(const struct candidate *c)
 {
-    uint32_t best = UINT32_MAX;
-
-    for (uint32_t i = 0; i < n; i++)
-        if (all[i].time > 0 && all[i].time - all[i].time / CLOSE <= least &&
-            (best == UINT32_MAX || is_preferred(&all[i], &all[best])))
-            best = i;
-    return best;
+    return c->time;
 }
 
-/* The rest of the candidates by time. */
-static void sort(struct candidate *all, uint32_t n)
+static uint64_t rounds_of(const struct candidate *c)
+{
+    return c->claim.rounds;
+}
+
+static void sort(struct candidate *all, uint32_t n, uint64_t (*key)(const struct candidate *))
 {
     for (uint32_t i = 1; i < n; i++) {
         const struct candidate c = all[i];
         uint32_t at = i;
-        for (; at > 0 && c.time < all[at - 1].time; at--)
+        for (; at > 0 && key(&c) < key(&all[at - 1]); at--)
             all[at] = all[at - 1];
         all[at] = c;
     }
 }
 
-/* Time the candidates of a class, those first that may be the fastest. */
-static enum plait_status time_all(const struct plait_machine *m, const struct plait_sim_options *options,
-                                  const struct plait_shape *shape, struct plait_pick *out, struct candidate *all,
-                                  uint32_t n)
+/* Put the best first: of those that take at most an eighth longer than the fastest. The others are in order. */
+static void put_best_first(struct candidate *all, uint32_t n)
+{
+    uint32_t best = 0;
+
+    for (uint32_t i = 1; i < n && all[i].time - all[i].time / CLOSE <= all[0].time; i++)
+        best = is_preferred(&all[i], &all[best]) ? i : best;
+    const struct candidate first = all[best];
+    for (; best > 0; best--)
+        all[best] = all[best - 1];
+    all[0] = first;
+}
+
+/* Simulate the candidates, those of few messages first, while messages are left. */
+static enum plait_status simulate_all(const struct plait_machine *m, const struct plait_sim_options *options,
+                                      const struct plait_shape *shape, size_t bytes, struct candidate *all, uint32_t n)
 {
     uint64_t left = MOST_SIMULATED;
-    uint64_t least = UINT64_MAX;
-    uint32_t i;
 
-    while ((i = next_candidate(all, n, least)) != UINT32_MAX) {
-        const enum plait_status status = time_candidate(m, options, shape, out->bytes, &all[i], &left);
-        if (status != PLAIT_OK)
+    for (struct candidate *c = all; c < all + n; c++) {
+        const uint64_t messages = c->claim.rounds * shape->nrank;
+        struct plait_prediction p = { .time = UINT64_MAX };
+        if (messages > (c->own ? MOST_SIMULATED : left))
+            continue;
+        left -= c->own ? 0 : messages;
+        const enum plait_status status = plait_simulate(m, c->alg->name, shape, PLAIT_UINT8, bytes, options, &p);
+        if (status == PLAIT_ERR_NOMEM)
             return status;
-        least = all[i].time < least ? all[i].time : least;
-    }
-    const uint32_t best = find_best(all, n, least);
-    const struct candidate first = all[best];
-    all[best] = all[0];
-    all[0] = first;
-    for (i = 1; i < n; i++)
-        all[i].time = all[i].time > 0 ? all[i].time : UINT64_MAX;
-    sort(all + 1, n - 1);
-    for (i = 0; i < n && all[i].time < UINT64_MAX && out->n < PLAIT_MOST_CANDIDATES; i++) {
-        struct plait_candidate *c = &out->candidates[out->n++];
-        snprintf(c->algorithm, sizeof c->algorithm, "%s", all[i].alg->name);
-        c->predicted = (double)all[i].time / PS_PER_S;
-        c->estimated = all[i].estimated;
+        c->estimated = status != PLAIT_OK && status != PLAIT_ERR_PLAN;
+        c->time = c->estimated ? c->time : p.time;
     }
     return PLAIT_OK;
 }
@@ -282,8 +218,21 @@ enum plait_status plait_candidates_time(const struct plait_machine *m, const str
         status =
             plait_fail(PLAIT_ERR_CONFIG, "no algorithm for %s of %" PRIu32 " ranks%s", plait_coll_name(shape->coll),
                        shape->nrank, canonical ? " combines in the canonical order" : "");
-    if (status == PLAIT_OK)
-        status = time_all(m, options, shape, out, all, n);
+    if (status == PLAIT_OK) {
+        sort(all, n, rounds_of);
+        status = simulate_all(m, options, shape, out->bytes, all, n);
+    }
+    if (status == PLAIT_OK) {
+        sort(all, n, time_of);
+        put_best_first(all, n);
+    }
+    for (uint32_t i = 0; status == PLAIT_OK && i < n && all[i].time < UINT64_MAX && out->n < PLAIT_MOST_CANDIDATES;
+         i++) {
+        struct plait_candidate *c = &out->candidates[out->n++];
+        snprintf(c->algorithm, sizeof c->algorithm, "%s", all[i].alg->name);
+        c->predicted = (double)all[i].time / PS_PER_S;
+        c->estimated = all[i].estimated;
+    }
     free(all);
     return status;
 }

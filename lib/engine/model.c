@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "plan/plan_check.h"
+#include "plan/scratch.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -32,15 +33,6 @@
 #define GPU_RATE      UINT64_C(200000000000)
 #define GPU_MEMORY    UINT64_C(1000000000000)
 
-/* Picks are made as they are needed. */
-struct kept {
-    struct kept *next;
-    enum plait_coll coll;
-    uint32_t class, root;
-    bool vform, canonical, device;
-    struct plait_pick pick;
-};
-
 struct plait_model {
     struct plait_model_options of;       /* its maps are read at creation only */
     uint32_t *place;                     /* [nrank] of the rank in the machine, rack by rack and host by host */
@@ -50,26 +42,14 @@ struct plait_model {
     size_t nrow;
     struct plait_tuned_choice *rows; /* [nrow] measured, by collective and memory, then by size */
     pthread_mutex_t lock;
-    struct kept *kept;
+    struct plait_pick *picks; /* made as they are needed */
 };
 
 /* ---- The machine ------------------------------------------------------------------------------------------- */
 
-/* Places of ranks in their hosts: in *each of them, the most that a host has. Returns the number of hosts. */
-static uint32_t count_hosts(const struct plait_model_options *o, uint32_t *place, uint32_t *each)
+static uint32_t larger(uint32_t a, uint32_t b)
 {
-    uint32_t nhost = 0;
-
-    *each = 0;
-    for (uint32_t r = 0; r < o->nrank; r++) {
-        uint32_t before = r; /* the rank before this one on the same host */
-        while (o->node != NULL && before > 0 && o->node[before - 1] != o->node[r])
-            before--;
-        nhost += before == 0;
-        place[r] = before > 0 ? place[before - 1] + 1 : 0;
-        *each = place[r] + 1 > *each ? place[r] + 1 : *each;
-    }
-    return nhost;
+    return a > b ? a : b;
 }
 
 /* The outermost level of the comm, if its units have several hosts each; NULL: there are no racks. */
@@ -85,30 +65,28 @@ static const uint32_t *find_racks(const struct plait_model_options *o)
 }
 
 /*
- * From places in hosts to places in the machine, rack by rack.
+ * The ranks' places in the machine, rack by rack and host by host. Hosts are in the order of their lowest ranks.
  *
- * hosts  [nrank] scratch: of each rack, its hosts so far
+ * host, hosts  [nrank] scratch, zeroed: the rank's host in its rack; of each rack, its hosts so far
  */
-static void number_hosts(const struct plait_model_options *o, struct plait_model *m, uint32_t *hosts)
+static void place_ranks(const struct plait_model_options *o, struct plait_model *m, uint32_t *host, uint32_t *hosts)
 {
     const uint32_t *rack = find_racks(o);
 
-    m->nrack = m->beside = 1;
-    for (int pass = 0; pass < 2 && o->node != NULL; pass++) {
-        memset(hosts, 0, o->nrank * sizeof *hosts);
-        for (uint32_t r = 0; r < o->nrank; r++) {
-            const uint32_t of = rack != NULL ? rack[r] : 0;
-            uint32_t before = r;
-            while (before > 0 && o->node[before - 1] != o->node[r])
-                before--;
-            if (pass == 1)
-                m->place[r] +=
-                    before > 0 ? m->place[before - 1] / m->each * m->each : (of * m->beside + hosts[of]) * m->each;
-            hosts[of] += before == 0;
-            m->nrack = of + 1 > m->nrack ? of + 1 : m->nrack;
-            m->beside = pass == 0 && hosts[of] > m->beside ? hosts[of] : m->beside;
-        }
+    for (uint32_t r = 0; r < o->nrank; r++) {
+        const uint32_t of = rack != NULL ? rack[r] : 0;
+        uint32_t before = r; /* 1 + the rank before this one on the same host */
+        while (o->node != NULL && before > 0 && o->node[before - 1] != o->node[r])
+            before--;
+        m->nhost += before == 0;
+        host[r] = before == 0 ? hosts[of]++ : host[before - 1];
+        m->place[r] = before == 0 ? 0 : m->place[before - 1] + 1;
+        m->each = larger(m->each, m->place[r] + 1);
+        m->nrack = larger(m->nrack, of + 1);
+        m->beside = larger(m->beside, hosts[of]);
     }
+    for (uint32_t r = 0; r < o->nrank; r++)
+        m->place[r] += ((rack != NULL ? rack[r] : 0) * m->beside + host[r]) * m->each;
 }
 
 /* A network with built-in speeds, or those that were measured. faster: so many times the built-in bandwidth */
@@ -165,20 +143,22 @@ static void use_gpus(struct plait_machine *m)
 
 enum plait_status plait_model_create(const struct plait_model_options *o, struct plait_model **out)
 {
+    struct plait_scratch arrays = { 0 };
+    uint32_t *host = plait_scratch(&arrays, o->nrank, sizeof *host);
+    uint32_t *hosts = plait_scratch(&arrays, o->nrank, sizeof *hosts);
     struct plait_model *m = calloc(1, sizeof *m);
-    uint32_t *place = malloc(o->nrank * sizeof *place), *hosts = malloc(o->nrank * sizeof *hosts);
+    uint32_t *place = malloc(o->nrank * sizeof *place);
 
-    if (m == NULL || place == NULL || hosts == NULL) {
+    if (m == NULL || place == NULL || arrays.failed) {
         free(m);
         free(place);
-        free(hosts);
+        plait_scratch_free(&arrays);
         return plait_fail_memory("out of memory for the model of %u ranks", o->nrank);
     }
     m->of = *o;
     m->place = place;
-    m->nhost = count_hosts(o, place, &m->each);
-    number_hosts(o, m, hosts);
-    free(hosts);
+    place_ranks(o, m, host, hosts);
+    plait_scratch_free(&arrays);
     pthread_mutex_init(&m->lock, NULL);
     *out = m;
     return PLAIT_OK;
@@ -234,10 +214,10 @@ void plait_model_destroy(struct plait_model *m)
 {
     if (m == NULL)
         return;
-    while (m->kept != NULL) {
-        struct kept *next = m->kept->next;
-        free(m->kept);
-        m->kept = next;
+    while (m->picks != NULL) {
+        struct plait_pick *next = m->picks->next;
+        free(m->picks);
+        m->picks = next;
     }
     pthread_mutex_destroy(&m->lock);
     free(m->rows);
@@ -290,22 +270,22 @@ static void promote(struct plait_pick *pick, const char *spec, uint64_t ns)
     pick->candidates[0] = c;
 }
 
-/* Make the pick of a class. */
-static enum plait_status make_pick(const struct plait_model *model, const struct plait_shape *shape, uint32_t class,
-                                   bool canonical, bool device, struct plait_pick *pick)
+/* Time the candidates of a pick, for this shape. */
+static enum plait_status fill(const struct plait_model *model, const struct plait_shape *shape, struct plait_pick *pick)
 {
     const struct plait_sim_options options = { .place = model->place, .algorithms = model->of.algorithms };
     const struct plait_tuned_choice *row;
     struct plait_machine m;
-    enum plait_status status = find_row(model, shape, (size_t)1 << (class + SMALLEST), canonical, device, &row);
+    enum plait_status status =
+        find_row(model, shape, (size_t)1 << (pick->class + SMALLEST), pick->canonical, pick->device, &row);
 
     if (status != PLAIT_OK)
         return status;
     describe(model, &m);
-    if (device)
+    if (pick->device)
         use_gpus(&m);
     pick->why = "the fastest by the model of the machine";
-    status = plait_candidates_time(&m, &options, shape, canonical, pick);
+    status = plait_candidates_time(&m, &options, shape, pick->canonical, pick);
     if (status != PLAIT_OK || row == NULL)
         return status;
     if (row->next[0] != '\0')
@@ -325,27 +305,21 @@ static uint32_t class_of(size_t bytes)
     return log > SMALLEST ? log - SMALLEST : 0;
 }
 
-static enum plait_status keep(struct plait_model *model, const struct plait_shape *shape, uint32_t class,
-                              bool canonical, bool device, struct kept **out)
+static enum plait_status make_pick(struct plait_model *model, const struct plait_shape *shape,
+                                   const struct plait_pick *wanted, struct plait_pick **out)
 {
-    struct kept *k = malloc(sizeof *k);
+    struct plait_pick *made = malloc(sizeof *made);
 
-    if (k == NULL)
+    if (made == NULL)
         return plait_fail_memory("out of memory to choose an algorithm");
-    *k = (struct kept){ .next = model->kept,
-                        .coll = shape->coll,
-                        .class = class,
-                        .root = shape->root,
-                        .vform = shape->vform,
-                        .canonical = canonical,
-                        .device = device,
-                        .pick.bytes = (size_t)1 << (class + SMALLEST < TIMED ? class + SMALLEST : TIMED) };
-    const enum plait_status status = make_pick(model, shape, class, canonical, device, &k->pick);
+    *made = *wanted;
+    const enum plait_status status = fill(model, shape, made);
     if (status != PLAIT_OK) {
-        free(k);
+        free(made);
         return status;
     }
-    *out = model->kept = k;
+    made->next = model->picks;
+    *out = model->picks = made;
     return PLAIT_OK;
 }
 
@@ -360,18 +334,25 @@ enum plait_status plait_model_pick(struct plait_model *model, const struct plait
                              .node = shape->node,
                              .nlevel = shape->nlevel,
                              .level = shape->level };
-    const uint32_t k = class_of(bytes);
+    const uint32_t class = class_of(bytes), log = class + SMALLEST < TIMED ? class + SMALLEST : TIMED;
+    const struct plait_pick wanted = { .coll = s.coll,
+                                       .class = class,
+                                       .root = s.root,
+                                       .vform = s.vform,
+                                       .canonical = canonical,
+                                       .device = device,
+                                       .bytes = (size_t)1 << log };
     enum plait_status status = PLAIT_OK;
 
     pthread_mutex_lock(&model->lock);
-    struct kept *at = model->kept;
-    while (at != NULL && (at->coll != s.coll || at->class != k || at->root != s.root || at->vform != s.vform ||
+    struct plait_pick *at = model->picks;
+    while (at != NULL && (at->coll != s.coll || at->class != class || at->root != s.root || at->vform != s.vform ||
                           at->canonical != canonical || at->device != device))
         at = at->next;
     if (at == NULL)
-        status = keep(model, &s, k, canonical, device, &at);
+        status = make_pick(model, &s, &wanted, &at);
     if (status == PLAIT_OK)
-        *out = &at->pick;
+        *out = at;
     pthread_mutex_unlock(&model->lock);
     return status;
 }

@@ -4,9 +4,9 @@
  * this level. The simulator says which algorithm is the fastest on it.
  *
  * Sizes fall into classes, each twice as long as the one before. The first operation of a class simulates the
- * candidates, which takes a millisecond for 8 ranks, and some for 64 and more. The answer is kept. An algorithm whose
- * claim shows that it cannot be the fastest is left out, and one that has too many messages is estimated by its claim.
- * The model is equal on all ranks, and the simulator computes in integers, so all ranks pick the same.
+ * candidates, which takes a millisecond for 8 ranks, and some for 64 and more. The answer is kept. Algorithms of few
+ * messages come first; what is left when there are too many is priced by its claim. The model is equal on all
+ * ranks, and the simulator computes in integers, so all ranks pick the same.
  */
 #ifndef PLAIT_LIB_ENGINE_MODEL_H
 #define PLAIT_LIB_ENGINE_MODEL_H
@@ -32,7 +32,11 @@ struct plait_model_options {
     struct plait_pace pace; /* of slowed links between all ranks */
 };
 
-struct plait_pick {  /* lives as long as the model */
+struct plait_pick { /* lives as long as the model */
+    struct plait_pick *next;
+    enum plait_coll coll;
+    uint32_t class, root;
+    bool vform, canonical, device;
     size_t bytes;    /* for which the candidates were timed */
     const char *why; /* one sentence */
     uint32_t n;
@@ -87,8 +91,7 @@ enum plait_status plait_candidate_find(const struct plait_alg *const *algorithms
 enum plait_status plait_moves_whole_blocks(const struct plait_alg *alg, const struct plait_shape *shape);
 
 /*
- * Time the candidates for out->bytes, those first that may be the fastest. Claims leave out what cannot be, and price
- * what has too many messages to simulate.
+ * Time the candidates for out->bytes: simulate those of few messages, and price the others by their claims.
  *
  * options    place and algorithms
  * canonical  only those that combine in the canonical order
