@@ -44,4 +44,14 @@ static inline void folder_write(const char *name, const void *data, size_t bytes
     assert_int_equal(fclose(f), 0);
 }
 
+/* Join the plan files "FIRST.plan" and "SECOND.plan", of algorithms with these names. */
+static inline void folder_join(const char *name, const char *first, const char *second)
+{
+    char command[256];
+
+    snprintf(command, sizeof command, "cd %s && for a in %s %s; do echo algorithm $a; cat $a.plan; done >%s", folder,
+             first, second, name);
+    assert_int_equal(system(command), 0);
+}
+
 #endif

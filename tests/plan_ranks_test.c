@@ -85,6 +85,7 @@ static void write_both(void)
 {
     write_plans("mine.plan", PLAIT_ALLREDUCE, "ring", 0, "");
     write_plans("up.plan", PLAIT_REDUCE, "binomial", 1, "");
+    folder_join("both.plan", "mine", "up");
 }
 
 static void every_comm_has_the_plans_of_the_setting(void **state)
@@ -92,7 +93,7 @@ static void every_comm_has_the_plans_of_the_setting(void **state)
     const struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = use };
 
     write_both();
-    setenv("PLAIT_PLANS", in_folder("."), 1);
+    setenv("PLAIT_PLANS", in_folder("both.plan"), 1);
     assert_int_equal(ranks_run(&r), 0);
     unsetenv("PLAIT_PLANS");
 }
@@ -103,7 +104,7 @@ static void a_comm_has_the_plans_of_its_options(void **state)
     struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = use };
 
     write_both();
-    assert_int_equal(plait_alg_set_load(in_folder("."), &set), PLAIT_OK);
+    assert_int_equal(plait_alg_set_load(in_folder("both.plan"), &set), PLAIT_OK);
     r.options.algorithms = plait_alg_set_list(set);
     assert_int_equal(ranks_run(&r), 0);
     plait_alg_set_destroy(set);

@@ -180,6 +180,7 @@ static void what_is_malformed_is_named_with_line_field_and_remedy(void **state)
     assert_error(plait_tuning_load(in_folder("bad.json"), &t), PLAIT_ERR_CONFIG,
                  "line 1: it must be an object with \"plait\"");
     assert_error(plait_tuning_load(in_folder("none.json"), &t), PLAIT_ERR_SYSTEM, "/none.json: No such file");
+    assert_error(plait_tuning_load(in_folder("."), &t), PLAIT_ERR_SYSTEM, "Is a directory"); /* once freed it twice */
 }
 
 /* Before there is memory for its rows. */

@@ -42,7 +42,7 @@ static const struct option options[] = {
     OPTION_TO(TEXT, "root", "R", &root, "root of a rooted collective (default 0); all: every rank, for check",
               .letter = 'r'),
     OPTION_TO(TEXT, "algo", "SPEC", &algorithm, "the same as the argument SPEC"),
-    OPTION_TO(TEXT, "plans", "FILE", &plans, "a plan file or a folder of them (docs/plans.md), as PLAIT_PLANS"),
+    OPTION_TO(TEXT, "plans", "FILE", &plans, "a plan file (docs/plans.md), as PLAIT_PLANS"),
     OPTION_TO(HELP, "help", NULL, NULL, "show this"),
     OPTION_GROUP("show", "show"),
     OPTION_TO(TEXT, "rank", "R", &rank, "only this rank's plan"),

@@ -380,14 +380,14 @@ PLAIT_API enum plait_status plait_plan_parse(const char *name, const char *text,
 struct plait_alg_set;
 
 /**
- * Make algorithms of plan files (docs/plans.md). Each plan is proved as plait_plan_check() does, out of place and, if
+ * Make algorithms of a plan file (docs/plans.md). Each plan is proved as plait_plan_check() does, out of place and, if
  * it is right there too, in place. The claim is made of the plans' figures.
  *
- * path  a file, or a folder: all its files *.plan. Files with the same name of algorithm and another number of ranks
- *       or another root make one algorithm
+ * path  its plans of the same name of algorithm, of other numbers of ranks or other roots, make one algorithm
  * out   free it with plait_alg_set_destroy()
- * Errors: PLAIT_ERR_CONFIG (no such file, a name that the library has, two files for the same ranks), PLAIT_ERR_PLAN
- *         (file, line and what is expected; or file, rank, step and reason), PLAIT_ERR_NOMEM, PLAIT_ERR_SYSTEM
+ * Errors: PLAIT_ERR_CONFIG (a name that the library has, two plans for the same ranks), PLAIT_ERR_PLAN
+ *         (file, line and what is expected; or file, rank, step and reason), PLAIT_ERR_NOMEM, PLAIT_ERR_SYSTEM (no such
+ *         file)
  */
 PLAIT_API enum plait_status plait_alg_set_load(const char *path, struct plait_alg_set **out);
 

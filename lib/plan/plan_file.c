@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Algorithms from plan files: the plans of all ranks, one after the other, as `plait-plan show` prints them. A line
- * "algorithm NAME" may come first; else the file's name without ".plan" is the algorithm's.
+ * "algorithm NAME" may come first; else the file's name without ".plan" is the algorithm's. Behind them may come those
+ * of other numbers of ranks, of other roots and of other algorithms.
  *
  * A file has one form of its plans, out of place or in place, and its dependencies are kept as they are. The other form
  * has the same moves in the same order, and the builder derives its dependencies.
@@ -115,8 +116,6 @@ static enum plait_status read_plans(struct plait_text *t, struct plait_plans_of 
             status = compare_heads(t, line, p->plans[0], p->plans[r], r);
         }
     }
-    if (status == PLAIT_OK && *t->at != '\0')
-        return plait_fail(PLAIT_ERR_PLAN, "%s:%u: more plans than the %u of its ranks", t->name, t->line, p->nrank);
     if (status == PLAIT_OK && p->plans[0]->coll == PLAIT_BARRIER)
         return plait_fail(PLAIT_ERR_PLAN, "%s:1: a barrier runs as an all-reduce; make it a plan of allreduce",
                           t->name);
@@ -127,7 +126,7 @@ static enum plait_status read_plans(struct plait_text *t, struct plait_plans_of 
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-/* The name in the text's first line, or the file's. */
+/* The name in the next line; without one the name before stays, at first the file's. */
 static enum plait_status read_name(struct plait_text *t, char name[PLAIT_FILE_NAME])
 {
     static const char word[] = "algorithm";
@@ -146,6 +145,8 @@ static enum plait_status read_name(struct plait_text *t, char name[PLAIT_FILE_NA
         t->at = at + n;
         plait_text_skip(t);
     }
+    if (!named && name[0] != '\0')
+        return PLAIT_OK;
     if (n == 0 || n >= PLAIT_FILE_NAME || strchr(LETTERS, *at) == NULL || strspn(at, LETTERS "0123456789._-") < n)
         return plait_fail(PLAIT_ERR_PLAN,
                           "%s:%u: '%.*s' is no name of an algorithm: a letter, then letters, digits, '.', '_' and "
@@ -273,8 +274,7 @@ static enum plait_status add(struct plait_alg_set *set, const char *path, const 
     else if ((a = find_or_add(set, name, coll)) == NULL)
         status = plait_fail_memory("%s: out of memory for an algorithm", path);
     else if (find_shape(a, p->nrank, p->root) != NULL)
-        status =
-            plait_fail(PLAIT_ERR_CONFIG, "%s: another file has plans of '%s' for %u ranks, too", path, name, p->nrank);
+        status = plait_fail(PLAIT_ERR_CONFIG, "%s: there are two plans of '%s' for %u ranks", path, name, p->nrank);
     else if (!plait_grow((void **)&a->shapes, a->nshape + 1, &a->room, sizeof *a->shapes))
         status = plait_fail_memory("%s: out of memory for an algorithm", path);
     if (status != PLAIT_OK) {
@@ -294,15 +294,19 @@ static enum plait_status add(struct plait_alg_set *set, const char *path, const 
 enum plait_status plait_alg_set_add(struct plait_alg_set *set, const char *path, const char *text)
 {
     struct plait_text t = { .name = path, .at = text, .line = 1 };
-    struct plait_plans_of p = { 0 };
-    char name[PLAIT_FILE_NAME];
-    enum plait_status status = read_name(&t, name);
+    char name[PLAIT_FILE_NAME] = "";
+    enum plait_status status;
 
-    if (status == PLAIT_OK)
-        status = read_plans(&t, &p);
-    if (status == PLAIT_OK)
-        return add(set, path, name, &p);
-    free_plans(&p);
+    do {
+        struct plait_plans_of p = { 0 };
+        status = read_name(&t, name);
+        if (status == PLAIT_OK)
+            status = read_plans(&t, &p);
+        if (status == PLAIT_OK)
+            status = add(set, path, name, &p);
+        else
+            free_plans(&p);
+    } while (status == PLAIT_OK && *t.at != '\0');
     return status;
 }
 

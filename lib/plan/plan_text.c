@@ -338,7 +338,7 @@ static void parse_step(struct parser *p)
         p->steps[h->nstep++] = s;
 }
 
-/* Is the next line a step? Else the text ends, or another plan begins. */
+/* Is the next line a step? Else the text ends, or another plan or algorithm begins. */
 static bool is_step(struct parser *p)
 {
     if (p->status != PLAIT_OK)
@@ -346,7 +346,7 @@ static bool is_step(struct parser *p)
     p->text->at = p->at;
     plait_text_skip(p->text);
     p->at = p->text->at;
-    if (*p->at != 'r' && *p->at != '\0' && strncmp(p->at, "plan", 4) != 0)
+    if (*p->at != 'r' && *p->at != '\0' && strncmp(p->at, "plan", 4) != 0 && strncmp(p->at, "algorithm", 9) != 0)
         fail(p, "step 'r%u #%u ...' or the next plan is expected before '%.*s'", p->head.rank, p->head.nstep, rest(p),
              p->at);
     return *p->at == 'r';

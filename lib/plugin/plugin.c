@@ -155,6 +155,7 @@ enum plait_status plait_file_read(const char *path, char **text, size_t *bytes)
     if (error == 0)
         return PLAIT_OK;
     free(*text);
+    *text = NULL;
     return plait_fail_errno(error, "%s", path);
 }
 
