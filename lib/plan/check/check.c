@@ -42,12 +42,12 @@ enum plait_status(plait_check_nomem)(const struct plait_checker *c)
     return plait_fail_memory("out of memory while checking %s for %u ranks", c->name, c->nrank);
 }
 
-/* All checks that prove the plans, or only that they end; the figures follow separately. fused: see graph.c. */
-static enum plait_status prove(struct plait_checker *c, bool all, const uint32_t *const *fused)
+/* Run all checks, or only those that prove that the plans end. fused: see graph.c */
+static enum plait_status run(struct plait_checker *c, bool all, const uint32_t *const *fused)
 {
-    enum plait_status status = all ? plait_check_shape(c) : PLAIT_OK;
-
+    memset(c->report, 0, sizeof *c->report);
     c->uneven = PLAIT_NONE;
+    enum plait_status status = all ? plait_check_shape(c) : PLAIT_OK;
     if (status == PLAIT_OK)
         status = plait_graph_init(c);
     if (status == PLAIT_OK)
@@ -58,6 +58,15 @@ static enum plait_status prove(struct plait_checker *c, bool all, const uint32_t
         status = plait_check_race(c);
     if (status == PLAIT_OK && all)
         status = plait_check_meaning(c);
+    c->report->uneven = c->uneven != PLAIT_NONE;
+    if (status == PLAIT_OK && all)
+        status = plait_check_figures(c);
+    if (status == PLAIT_OK && c->kinds != NULL && c->uneven != PLAIT_NONE)
+        status = plait_fail(PLAIT_ERR_UNSUPPORTED,
+                            "algorithm '%s' mixes partial sums with other values in one step (rank %u step %u), so it "
+                            "can neither round once nor average; use PLAIT_ROUND_HOP and another operator",
+                            c->name, c->graph.rank[c->uneven], plait_graph_index(&c->graph, c->uneven));
+    plait_scratch_free(&c->graph.arrays);
     return status;
 }
 
@@ -109,34 +118,20 @@ enum plait_status plait_plan_check(const char *name, const struct plait_shape *s
             return plait_fail(PLAIT_ERR_ARG, "plait_plan_check: plans[%u] is NULL", r);
     struct plait_checker c = checker_of(name != NULL ? name : "", shape, plans, report != NULL ? report : &own);
 
-    memset(c.report, 0, sizeof *c.report);
-    enum plait_status status = prove(&c, true, NULL);
-    c.report->uneven = c.uneven != PLAIT_NONE;
-    if (status == PLAIT_OK)
-        status = plait_check_figures(&c);
-    plait_scratch_free(&c.graph.arrays);
-    if (status != PLAIT_OK || claim == NULL)
-        return status;
-    return compare_claim(&c, claim);
+    const enum plait_status status = run(&c, true, NULL);
+    return status != PLAIT_OK || claim == NULL ? status : compare_claim(&c, claim);
 }
 
 enum plait_status plait_check_values(const char *name, const struct plait_shape *shape,
                                      const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds)
 {
-    struct plait_report report = { .failed = PLAIT_CHECK_SHAPE };
+    struct plait_report report;
     struct plait_checker c = checker_of(name, shape, plans, &report);
 
     c.kinds = kinds;
     c.kinds_of = rank;
     memset(kinds, 0, plans[rank]->nstep);
-    enum plait_status status = prove(&c, true, NULL);
-    if (status == PLAIT_OK && c.uneven != PLAIT_NONE)
-        status = plait_fail(PLAIT_ERR_UNSUPPORTED,
-                            "algorithm '%s' mixes partial sums with other values in one step (rank %u step %u), so it "
-                            "can neither round once nor average; use PLAIT_ROUND_HOP and another operator",
-                            name, c.graph.rank[c.uneven], plait_graph_index(&c.graph, c.uneven));
-    plait_scratch_free(&c.graph.arrays);
-    return status;
+    return run(&c, true, NULL);
 }
 
 enum plait_status plait_check_deadlock(const char *name, const struct plait_plan *const *plans, uint32_t nrank,
@@ -147,10 +142,7 @@ enum plait_status plait_check_deadlock(const char *name, const struct plait_plan
         .name = name, .plans = plans, .nrank = nrank, .window = window, .report = report != NULL ? report : &own
     };
 
-    memset(c.report, 0, sizeof *c.report);
-    const enum plait_status status = prove(&c, false, node);
-    plait_scratch_free(&c.graph.arrays);
-    return status;
+    return run(&c, false, node);
 }
 
 /* Checks an algorithm's flags, on which selection relies. */
