@@ -204,8 +204,8 @@ PLAIT_API int plait_op_find(const char *name);
  * out    [count] elements; valid only when the call returns PLAIT_OK
  * count  elements, not bytes; 0 is allowed: the ranks synchronise and nothing moves
  * call   options of this call, or NULL
- * In place: each rank decides for itself, as in NCCL. A program's own algorithm (plait_comm_options.algorithms) needs
- *           it on all ranks or on none. premulsum puts in * scale into out and reduces that in place.
+ * In place: each rank decides for itself, as in NCCL. A program's own algorithm (plait_comm_options.algorithms) runs
+ *           out of place, on a copy of `in`. premulsum puts in * scale into out and reduces that in place.
  * Ownership: both buffers stay the caller's. After an error other than PLAIT_ERR_ARG, PLAIT_ERR_UNSUPPORTED or
  *         PLAIT_ERR_CONFIG they belong to the library until plait_comm_destroy() returns.
  * Order:  collective; every rank of the comm calls it, in the same order.

@@ -380,8 +380,8 @@ PLAIT_API enum plait_status plait_plan_parse(const char *name, const char *text,
 struct plait_alg_set;
 
 /**
- * Make algorithms of a plan file (docs/plans.md). Each plan is proved as plait_plan_check() does, out of place and, if
- * it is right there too, in place. The claim is made of the plans' figures.
+ * Make algorithms of a plan file (docs/plans.md). The plans are out of place, and are proved as
+ * plait_plan_check() does. The claim is made of their figures.
  *
  * path  its plans of the same name of algorithm, of other numbers of ranks or other roots, make one algorithm
  * out   free it with plait_alg_set_destroy()

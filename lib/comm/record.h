@@ -35,10 +35,9 @@ struct plait_what { /* an operation as a rank called it; no padding, as it is ha
     uint32_t mark;            /* call->mark */
     uint16_t root;
     uint8_t coll, type, op;
-    uint8_t inplace : 1;
     uint8_t ordered : 1; /* the user's reduction is not commutative */
     uint8_t vform : 1;   /* variable block sizes; count is then the largest block's, if all ranks know it, else 0 */
-    uint8_t space : 5;   /* id of its buffers' memory space */
+    uint8_t space : 6;   /* id of its buffers' memory space */
     char algorithm[22];
 };
 

@@ -84,7 +84,7 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_t
             *out = p;
             return PLAIT_OK;
         }
-    const struct plait_shape common = plait_common_shape(s->alg, shape);
+    const struct plait_shape common = plait_common_shape(shape);
     struct plait_proof proof = { .hash = 0 };
     struct plait_report report;
     struct plait_prog *fresh = NULL;
@@ -105,8 +105,8 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_t
     return PLAIT_OK;
 }
 
-/* All of it is equal on all ranks of a call. shape: as the plan runs. */
-static void describe(struct plait_op_plan *o, const struct plait_shape *shape)
+/* All of it is equal on all ranks of a call. */
+static void describe(struct plait_op_plan *o)
 {
     o->what = (struct plait_what){
         .count = o->count,
@@ -115,7 +115,6 @@ static void describe(struct plait_op_plan *o, const struct plait_shape *shape)
         .coll = (uint8_t)o->coll,
         .type = (uint8_t)o->type,
         .op = (uint8_t)o->op,
-        .inplace = plait_common_shape(o->selection.alg, shape).inplace,
         .ordered = o->call.user != NULL && !o->call.user->commutative,
         .vform = o->vform,
         .root = (uint16_t)o->root,
@@ -210,7 +209,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, const struct plai
         return plait_fail_memory("out of memory for an operation");
     describe_how(o, comm->nrank);
     o->reduce = o->geometry.combines ? plait_reduce_find(comm->kernels, o->type, o->op) : NULL;
-    describe(o, &shape);
+    describe(o);
     if (plait_log_wants(PLAIT_LOG_DEBUG))
         log_choice(comm, o);
     return PLAIT_OK;

@@ -68,26 +68,19 @@ enum plait_status plait_moves_whole_blocks(const struct plait_alg *alg, const st
 }
 
 /*
- * A rank does not know whether others work in place, nor the model the type and the operator. So an algorithm that is
- * not the library's must be right in each form that the collective has, with any of them; all of it is proved.
+ * The model does not know the type and the operator. So an algorithm that is not the library's must be right with any
+ * of them; it is proved.
  */
 static enum plait_status check_own(const struct plait_alg *alg, const struct plait_shape *shape)
 {
-    const struct plait_geometry g = plait_geometry_of(shape->coll, 1, 0, 0, 1);
-    const uint32_t forms = g.rooted || g.kind == PLAIT_KIND_PAIR ? 1 : 2; /* a root's plan is out of place */
-    enum plait_status status = PLAIT_OK;
+    struct plait_report report;
+    enum plait_status status =
+        shape->nrank <= PLAIT_MOST_PROVED
+            ? plait_alg_check(alg, shape, &report)
+            : plait_fail(PLAIT_ERR_CONFIG, "it is proved for at most %d ranks", PLAIT_MOST_PROVED);
 
-    if (shape->nrank > PLAIT_MOST_PROVED)
-        status = plait_fail(PLAIT_ERR_CONFIG, "it is proved for at most %d ranks", PLAIT_MOST_PROVED);
-    for (uint32_t form = 0; form < forms && status == PLAIT_OK; form++) {
-        struct plait_report report;
-        struct plait_shape s = *shape;
-        s.inplace = form;
-        status = alg->applies(alg, &s) ? plait_alg_check(alg, &s, &report)
-                                       : plait_fail(PLAIT_ERR_CONFIG, "it does not fit calls in place");
-        if (status == PLAIT_OK && report.uneven)
-            status = plait_fail(PLAIT_ERR_CONFIG, "a step has partial sums beside other values");
-    }
+    if (status == PLAIT_OK && report.uneven)
+        status = plait_fail(PLAIT_ERR_CONFIG, "a step has partial sums beside other values");
     if (status != PLAIT_OK && status != PLAIT_ERR_NOMEM)
         plait_log(PLAIT_LOG_INFO, "algorithm '%s' runs only where it is named: %s", alg->name, plait_last_error());
     return status;

@@ -302,15 +302,6 @@ static enum plait_status hash_plans(const struct plait_alg *alg, const struct pl
 
 /* ---- The proof ------------------------------------------------------------------------------------------------ */
 
-struct plait_shape plait_common_shape(const struct plait_alg *alg, const struct plait_shape *shape)
-{
-    struct plait_shape common = *shape;
-
-    if (plait_geometry_of(shape->coll, 1, 0, 0, 1).rooted || plait_is_of_library(alg))
-        common.inplace = false;
-    return common;
-}
-
 /* Did the algorithm emit the same plan twice? */
 static enum plait_status check_pure(const char *spec, const struct plait_plan *own, const struct plait_plan *again)
 {
@@ -348,7 +339,7 @@ enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, con
                               const struct plait_plan *own, bool hop, unsigned char *kinds, struct plait_proof *out)
 {
     const bool few = shape->nrank <= PLAIT_MOST_PROVED;
-    const struct plait_shape common = plait_common_shape(alg, shape);
+    const struct plait_shape common = plait_common_shape(shape);
     struct plait_plan **plans = NULL;
     enum plait_status status = few || kinds != NULL ? plait_plans_emit(alg, &common, &plans) : PLAIT_OK;
 

@@ -36,8 +36,8 @@ static bool replaces_input(const struct plait_job *job)
 
 /*
  * A pre-multiplied sum is the sum of scaled inputs; some averages are the sum of divided inputs. An all-reduce puts
- * them in OUT and goes on in place. Others use library memory, which the comm keeps for the next operation, and so does
- * the input of an all-to-all in place, and of a reduction in place whose plan is out of place.
+ * them in OUT and goes on in place if its plan is. Others use library memory, which the comm keeps for the next
+ * operation, and so does the input of an all-to-all in place, and of a reduction in place whose plan is out of place.
  */
 static __attribute__((noinline)) enum plait_status replace_input(struct plait_comm *comm, const struct plait_job *job,
                                                                  const void **in)
@@ -50,7 +50,7 @@ static __attribute__((noinline)) enum plait_status replace_input(struct plait_co
 
     if (n == 0)
         return PLAIT_OK;
-    if (!plait_scales_inplace(o->coll)) {
+    if (!plait_scales_inplace(o->coll) || (o->prog != NULL && !o->prog->inplace)) {
         const enum plait_status status = run->space->grow(comm, s, bytes);
         if (status != PLAIT_OK)
             return plait_cannot_begin(

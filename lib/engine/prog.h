@@ -97,10 +97,15 @@ void plait_prog_destroy(struct plait_prog *prog);
 /*
  * The shape as all ranks know it. Only the rank itself knows whether it works in place. The library's plans have the
  * same messages either way, and a test proves that no mixture can deadlock (tests/mixture_test.c). A caller's algorithm
- * may send other values in place, so all ranks must agree on it. In a rooted collective only the root knows; there a
- * caller's plan is never in place (plait_select()).
+ * may send other values in place, so its plan is never in place (plait_select()).
  */
-struct plait_shape plait_common_shape(const struct plait_alg *alg, const struct plait_shape *shape);
+static inline struct plait_shape plait_common_shape(const struct plait_shape *shape)
+{
+    struct plait_shape common = *shape;
+
+    common.inplace = false;
+    return common;
+}
 
 /*
  * own    the plan that the algorithm emitted for this rank; it must emit the same plan again

@@ -180,12 +180,8 @@ static bool cuts_vform(const struct plait_geometry *g, const struct plait_wish *
 static uint64_t hash_of(const struct plait_shape *shape, const struct plait_selection *s)
 {
     uint64_t h = plait_hash(PLAIT_HASH_START, s->spec, strlen(s->spec) + 1);
-    const uint64_t numbers[] = { shape->coll,  shape->nrank,
-                                 shape->root,  plait_common_shape(s->alg, shape).inplace,
-                                 s->slice,     s->round,
-                                 s->eager,     s->split,
-                                 s->whole,     shape->node != NULL,
-                                 shape->nlevel };
+    const uint64_t numbers[] = { shape->coll, shape->nrank, shape->root,         s->slice,     s->round, s->eager,
+                                 s->split,    s->whole,     shape->node != NULL, shape->nlevel };
 
     h = plait_hash(h, numbers, sizeof numbers);
     h = shape->nlevel > 0 ? plait_hash(h, shape->level, shape->nlevel * shape->nrank * sizeof *shape->level) : h;
@@ -199,8 +195,10 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     const struct plait_geometry geometry = plait_geometry_of(shape->coll, 1, 0, 0, 1);
     struct plait_selection s = { 0 };
     const char *spec = NULL;
+    bool inplace = shape->inplace;
 
     shape->vform = w->vform;
+    shape->inplace = false; /* whether an algorithm fits does not depend on it */
     enum plait_status status = choose(shape, bytes, w, &s, &spec);
     if (status == PLAIT_OK)
         status = plait_alg_find(w->algorithms, spec, shape, &s.alg);
@@ -217,15 +215,14 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     s.divides = divides(type, s.round, shape->nrank, w);
     s.whole = w->device && w->spec[0] == '\0' && w->round != PLAIT_ROUND_HOP && !s.divides;
     if (s.divides)
-        shape->inplace = plait_scales_inplace(shape->coll);
-    if (geometry.rooted && !plait_is_of_library(s.alg)) /* the other ranks do not know that the root works in place */
-        shape->inplace = false;
+        inplace = plait_scales_inplace(shape->coll);
+    shape->inplace = inplace && plait_is_of_library(s.alg); /* no rank knows which others work in place */
     s.eager = is_one_step(s.alg) && plait_fits_eager(shape->coll, shape->nrank, bytes, w) && w->slice == 0 &&
               s.round != PLAIT_ROUND_HOP;
     if (w->vform && !s.eager && is_one_step(s.alg) && !plait_all_know_sizes(&geometry) && shape->nrank > 2)
         for (s.split = MOST_READ; s.split > plait_most_eager(shape->coll, shape->nrank, w);)
             s.split /= 2;
-    const struct plait_shape common = plait_common_shape(s.alg, shape);
+    const struct plait_shape common = plait_common_shape(shape);
     const struct plait_claim claim = s.alg->claim(s.alg, &common);
     if (plait_claim_fault(&claim) != NULL)
         return plait_fail(PLAIT_ERR_PLAN, "algorithm '%s': the claim's %s", spec, plait_claim_fault(&claim));

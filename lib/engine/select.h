@@ -49,9 +49,9 @@ bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const 
 bool plait_has_nodes(const uint32_t *node, uint32_t nrank);
 
 /*
- * Reads coll, nrank, root, node and inplace of `shape`. Writes param and vform. Clears inplace for a caller's plan of a
- * rooted collective; sets it anew if inputs are divided first, as the quotients may lie elsewhere. Errors:
- * PLAIT_ERR_CONFIG, PLAIT_ERR_UNSUPPORTED.
+ * Reads coll, nrank, root, node and inplace of `shape`. Writes param and vform. Clears inplace for a caller's plan; sets
+ * it anew if inputs are divided first, as the quotients may lie elsewhere. Errors: PLAIT_ERR_CONFIG,
+ * PLAIT_ERR_UNSUPPORTED.
  */
 enum plait_status plait_select(struct plait_shape *shape, size_t count, enum plait_dtype type,
                                const struct plait_wish *wish, struct plait_selection *out);

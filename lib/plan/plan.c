@@ -249,15 +249,8 @@ void plait_lane(struct plait_builder *b, uint32_t lane)
 
 void plait_emit_plan(struct plait_builder *b, const struct plait_plan *plan)
 {
-    plait_blocks(b, plan->nblk, plan->ntmp);
-    if (plan->inplace == b->shape->inplace) {
-        b->as = plan;
-        return;
-    }
-    for (uint32_t i = 0; i < plan->nstep; i++) {
-        plait_lane(b, plan->step[i].lane);
-        add(b, plan->step[i]);
-    }
+    b->head.nblk = plan->nblk;
+    b->as = plan;
 }
 
 enum plait_status plait_plan_assemble(const struct plait_plan *head, const struct plait_step *steps,

@@ -4,8 +4,7 @@
  * "algorithm NAME" may come first; else the file's name without ".plan" is the algorithm's. Behind them may come those
  * of other numbers of ranks, of other roots and of other algorithms.
  *
- * A file has one form of its plans, out of place or in place, and its dependencies are kept as they are. The other form
- * has the same moves in the same order, and the builder derives its dependencies.
+ * The plans are out of place, and their dependencies are kept as they are.
  */
 #include "plan_file.h"
 
@@ -36,16 +35,14 @@ static const struct plait_plans_of *shape_of(const struct plait_alg *self, const
 
 static bool applies(const struct plait_alg *self, const struct plait_shape *shape)
 {
-    const struct plait_plans_of *p = shape_of(self, shape);
-
-    return p != NULL && p->fits[shape->inplace];
+    return shape_of(self, shape) != NULL;
 }
 
 static struct plait_claim claim(const struct plait_alg *self, const struct plait_shape *shape)
 {
     const struct plait_plans_of *p = shape_of(self, shape);
 
-    return p != NULL ? p->claim[shape->inplace] : (struct plait_claim){ .nblk = 1 };
+    return p != NULL ? p->claim : (struct plait_claim){ .nblk = 1 };
 }
 
 static void emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *shape, uint32_t rank)
@@ -73,20 +70,17 @@ static void free_plans(struct plait_plans_of *p)
 static enum plait_status compare_heads(const struct plait_text *t, uint32_t line, const struct plait_plan *first,
                                        const struct plait_plan *plan, uint32_t r)
 {
-    const struct plait_geometry g = plait_plan_geometry(plan);
-    const char *what = plan->coll != first->coll                      ? "collective"
-                       : plan->nrank != first->nrank                  ? "number of ranks"
-                       : plan->root != first->root                    ? "root"
-                       : plan->nblk != first->nblk                    ? "number of blocks"
-                       : !g.rooted && plan->inplace != first->inplace ? "form (in place or out of place)"
-                                                                      : NULL;
+    const char *what = plan->coll != first->coll     ? "collective"
+                       : plan->nrank != first->nrank ? "number of ranks"
+                       : plan->root != first->root   ? "root"
+                       : plan->nblk != first->nblk   ? "number of blocks"
+                                                     : NULL;
 
     if (plan->root >= plan->nrank)
         return plait_fail(PLAIT_ERR_PLAN, "%s:%u: the root is %u, but there are %u ranks", t->name, line, plan->root,
                           plan->nrank);
-    if (plan->inplace && (g.kind == PLAIT_KIND_PAIR || (g.rooted && plan->rank != plan->root)))
-        return plait_fail(PLAIT_ERR_PLAN, "%s:%u: rank %u of %s has no form in place", t->name, line, plan->rank,
-                          plait_coll_name((enum plait_coll)plan->coll));
+    if (plan->inplace)
+        return plait_fail(PLAIT_ERR_PLAN, "%s:%u: the plan is in place; a file has plans out of place", t->name, line);
     if (plan->rank != r)
         return plait_fail(PLAIT_ERR_PLAN, "%s:%u: the plan of rank %u is expected, not of rank %u", t->name, line, r,
                           plan->rank);
@@ -112,7 +106,6 @@ static enum plait_status read_plans(struct plait_text *t, struct plait_plans_of 
         status = plait_text_read_plan(t, &p->plans[r]);
         if (status == PLAIT_OK) {
             p->nrank = r + 1;
-            p->inplace |= p->plans[r]->inplace;
             status = compare_heads(t, line, p->plans[0], p->plans[r], r);
         }
     }
@@ -161,34 +154,17 @@ static enum plait_status read_name(struct plait_text *t, char name[PLAIT_FILE_NA
 
 /* ---- Proving ------------------------------------------------------------------------------------- */
 
-/* Prove one form. The form of the file must be right; the other may be wrong. */
-static enum plait_status prove(struct plait_file_alg *a, const char *path, struct plait_plans_of *p, bool inplace)
+static enum plait_status prove(struct plait_file_alg *a, const char *path, struct plait_plans_of *p)
 {
-    const struct plait_alg *alg = &a->alg;
-    const struct plait_shape shape = { .coll = alg->coll, .nrank = p->nrank, .root = p->root, .inplace = inplace };
-    struct plait_report report = { 0 };
-    const bool own = inplace == p->inplace;
-    struct plait_plan **plans = p->plans;
+    const struct plait_shape shape = { .coll = a->alg.coll, .nrank = p->nrank, .root = p->root };
+    struct plait_report report;
+    const enum plait_status status =
+        plait_plan_check(a->name, &shape, (const struct plait_plan *const *)p->plans, NULL, &report);
 
-    if (plait_geometry_of(alg->coll, 1, 0, 0, 1).kind == PLAIT_KIND_PAIR && inplace)
-        return PLAIT_OK;
-    enum plait_status status = own ? PLAIT_OK : plait_plans_emit(alg, &shape, &plans);
-    if (status == PLAIT_OK)
-        status = plait_plan_check(alg->name, &shape, (const struct plait_plan *const *)plans, NULL, &report);
-    if (!own)
-        plait_plans_destroy(plans, p->nrank);
-    if (status == PLAIT_OK) {
-        p->fits[inplace] = true;
-        p->claim[inplace] = report.seen;
-        a->alg.canonical &= report.canonical;
-        a->alg.no_partials &= report.no_partials;
-    } else if (status == PLAIT_ERR_PLAN) {
-        char text[600];
-        snprintf(text, sizeof text, "%s", plait_last_error());
-        status = own ? plait_fail(status, "%s: %s", path, text) : PLAIT_OK;
-        snprintf(a->fault, sizeof a->fault, "; %s: %.220s", inplace ? "in place" : "out of place", text);
-    }
-    return status;
+    p->claim = report.seen;
+    a->alg.canonical &= report.canonical;
+    a->alg.no_partials &= report.no_partials;
+    return status == PLAIT_ERR_PLAN ? plait_fail(status, "%s: %s", path, report.text) : status;
 }
 
 static void hash_plans(struct plait_file_alg *a, const struct plait_plans_of *p)
@@ -200,7 +176,7 @@ static void hash_plans(struct plait_file_alg *a, const struct plait_plans_of *p)
     a->hash += h; /* in whatever order the files are read */
 }
 
-/* The text, "plans for 4 and 8 ranks", and the remedy, which also says what is wrong with the other form. */
+/* The text, "plans for 4 and 8 ranks", and the remedy. */
 static void describe(struct plait_file_alg *a)
 {
     const bool rooted = plait_geometry_of(a->alg.coll, 1, 0, 0, 1).rooted;
@@ -218,7 +194,7 @@ static void describe(struct plait_file_alg *a)
     }
     const char *ranks = a->nshape == 1 && a->shapes[0].nrank == 1 ? "rank" : "ranks";
     snprintf(a->text, sizeof a->text, "plans for %s %s", list, ranks);
-    snprintf(a->remedy, sizeof a->remedy, "its plans are for %s %s%s", list, ranks, a->fault);
+    snprintf(a->remedy, sizeof a->remedy, "its plans are for %s %s", list, ranks);
 }
 
 /* ---- Sets ---------------------------------------------------------------------------------------- */
@@ -282,8 +258,7 @@ static enum plait_status add(struct plait_alg_set *set, const char *path, const 
         return status;
     }
     a->shapes[a->nshape++] = *p;
-    for (int form = 0; form < 2 && status == PLAIT_OK; form++)
-        status = prove(a, path, &a->shapes[a->nshape - 1], form);
+    status = prove(a, path, &a->shapes[a->nshape - 1]);
     hash_plans(a, p);
     snprintf(a->source, sizeof a->source, "%s%s", strlen(path) < sizeof a->source ? "" : "...",
              strlen(path) < sizeof a->source ? path : path + strlen(path) - sizeof a->source + 5);

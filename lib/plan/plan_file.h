@@ -9,10 +9,8 @@
 
 struct plait_plans_of { /* a file */
     uint32_t nrank, root;
-    bool inplace;                /* the form of the file */
-    struct plait_plan **plans;   /* [nrank] */
-    bool fits[2];                /* proved out of place, in place */
-    struct plait_claim claim[2]; /* if it fits */
+    struct plait_plan **plans; /* [nrank] */
+    struct plait_claim claim;
 };
 
 struct plait_file_alg {
@@ -21,8 +19,7 @@ struct plait_file_alg {
     size_t nshape, room;
     uint64_t hash;
     char name[PLAIT_FILE_NAME], source[64];
-    char text[200], remedy[512];
-    char fault[256]; /* of the last form that is not the file's and is wrong */
+    char text[200], remedy[256];
 };
 
 struct plait_alg_set {

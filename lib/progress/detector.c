@@ -112,9 +112,7 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
 {
     const struct plait_what *a = &record_of(comm, comm->rank, sequence)->what;
     const struct plait_what *b = &record_of(comm, rank, sequence)->what;
-    static const char *const places[] = { "out of place", "in place" };
     char what[192], earlier[64] = "";
-    const char *remedy = "";
 
     if (sequence != comm->sequence || atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= sequence)
         snprintf(earlier, sizeof earlier, "in %s%s #%llu ", plait_coll_name(a->coll), a->vform ? "v" : "",
@@ -136,10 +134,7 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
         SAY("the largest block has %" PRIu64 " elements on rank %u and %" PRIu64, a->count, b->count);
     else if (a->ordered != b->ordered)
         SAY("call->user->commutative is %d on rank %u and %d", !a->ordered, !b->ordered);
-    else if (a->inplace != b->inplace) {
-        SAY("call is %s on rank %u and %s", places[a->inplace], places[b->inplace]);
-        remedy = "; a program's own algorithm needs it on all ranks or on none";
-    } else if (a->space != b->space)
+    else if (a->space != b->space)
         SAY("memory is %s on rank %u and %s", plait_space_whose(a->space), plait_space_whose(b->space));
     else if (a->factor != b->factor)
         SAY("out of plait_fusion_set_scale() is %.17g on rank %u and %.17g", a->factor, b->factor);
@@ -155,7 +150,7 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
             "emit of algorithm %.21s depends on more than shape and rank: its plans hash to %08x on rank %u and %08x",
             a->algorithm, a->plans, comm->rank, b->plans);
 #undef SAY
-    return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, rank, "%s%s on rank %u%s", earlier, what, rank, remedy);
+    return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, rank, "%s%s on rank %u", earlier, what, rank);
 }
 
 /* A rank that called this operation with other arguments, or nrank. *all: all ranks have called it. */
