@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#define MOST_BESIDE (PLAIT_BESIDE_WORD / PLAIT_EAGER_HEAD) /* most parts whose sizes fit beside the word */
 #define MOST_STAGED 2048 /* bytes up to which a copy costs less than waiting for the readers */
 
 /* A page apart; see struct plait_eager_entry. */
@@ -53,8 +52,6 @@ struct plait_eager_plan plait_eager_plan(const struct plait_op_plan *o, size_t b
     const size_t all = nparts * (o->vform ? part_bytes(bytes) : bytes);
     const bool few = all <= PLAIT_BESIDE_WORD, small = all <= PLAIT_EAGER_SOME;
     const size_t entries = small ? offsetof(struct plait_control, small) : offsetof(struct plait_control, large);
-    const bool beside = o->vform && !few && nparts <= MOST_BESIDE;
-    const size_t head = o->vform && !beside ? PLAIT_EAGER_HEAD : 0;
 
     return (struct plait_eager_plan){
         .from = mine->out.nslot > 0 ? others(other.in.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
@@ -71,9 +68,8 @@ struct plait_eager_plan plait_eager_plan(const struct plait_op_plan *o, size_t b
                          : PLAIT_EAGER_MAX,
         .bytes = all,
         .at = root.in.nslot > 1 ? rank * bytes : 0,
-        .beside = beside,
-        .head = head,
-        .part = o->vform ? part_bytes(bytes) - (PLAIT_EAGER_HEAD - head) : bytes,
+        .head = o->vform ? PLAIT_EAGER_HEAD : 0,
+        .part = o->vform ? part_bytes(bytes) : bytes,
         .room = bytes,
         .parts = root.in.nslot > 1,
         .stride = mine->out.nslot > 1 ? bytes : 0,

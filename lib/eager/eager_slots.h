@@ -31,8 +31,7 @@ static inline uint8_t *plait_eager_data_at(const struct plait_control *c, const 
 static inline uint8_t *plait_eager_head_at(const struct plait_control *c, const struct plait_eager_plan *t, size_t slot,
                                            uint32_t part)
 {
-    return t->beside ? plait_eager_entry_at(c, t, slot)->few + part * PLAIT_EAGER_HEAD
-                     : plait_eager_data_at(c, t, slot) + part * t->part;
+    return plait_eager_data_at(c, t, slot) + part * t->part;
 }
 
 /* The index of this rank's part in the slot of `rank`, another rank. */

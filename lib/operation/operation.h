@@ -60,8 +60,7 @@ struct plait_eager_plan {
     size_t bytes;                /* most bytes that a writer puts into a slot */
     bool parts;                  /* one part per reader, else one for all */
     size_t part;                 /* distance from one part to the next */
-    bool beside;                 /* variable block sizes: the sizes are in the word's cache line */
-    size_t head;                 /* else bytes before each part that hold its size */
+    size_t head;                 /* bytes before each part that hold its size (variable block sizes) */
     size_t room;                 /* bytes of the largest eager block; larger blocks leave only their size */
     size_t at;                   /* offset in IN of this rank's own block */
     size_t stride;               /* the block from rank r goes to OUT at r * stride */
