@@ -185,7 +185,7 @@ static void plans_of_a_name_are_one_algorithm_for_several_numbers_of_ranks(void 
     assert_null(plait_alg_set_list(set)[2]);
     shape.nrank = 3;
     assert_int_equal(plait_alg_find(plait_alg_set_list(set), "swap", &shape, &one), PLAIT_ERR_CONFIG);
-    assert_string_equal(plait_last_error(), "algorithm 'swap' does not fit 3 ranks; its plans are for 2 and 1 ranks");
+    assert_string_equal(plait_last_error(), "algorithm 'swap' does not fit 3 ranks; its plans are for 2, 1 ranks");
     plait_alg_set_destroy(set);
 
     write_text("swap.plan", SWAP "algorithm other\n" ALONE "algorithm swap\n" SWAP);

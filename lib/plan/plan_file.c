@@ -176,25 +176,19 @@ static void hash_plans(struct plait_file_alg *a, const struct plait_plans_of *p)
     a->hash += h; /* in whatever order the files are read */
 }
 
-/* The text, "plans for 4 and 8 ranks", and the remedy. */
+/* The text, "plans for 4, 8 ranks", and the remedy. */
 static void describe(struct plait_file_alg *a)
 {
     const bool rooted = plait_geometry_of(a->alg.coll, 1, 0, 0, 1).rooted;
-    char list[160];
-    size_t n = 0;
+    char list[160] = "";
 
-    for (size_t i = 0; i < a->nshape && n + 40 < sizeof list; i++) {
-        const struct plait_plans_of *p = &a->shapes[i];
-        const char *before = i == 0 ? "" : i + 1 == a->nshape ? " and " : ", ";
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%u", before, p->nrank);
+    for (const struct plait_plans_of *p = a->shapes; p < a->shapes + a->nshape; p++) {
+        plait_append(list, sizeof list, "%s%u", p == a->shapes ? "" : ", ", p->nrank);
         if (rooted)
-            n += (size_t)snprintf(list + n, sizeof list - n, " (root %u)", p->root);
-        if (i + 1 < a->nshape && n + 40 >= sizeof list)
-            n += (size_t)snprintf(list + n, sizeof list - n, ", ...");
+            plait_append(list, sizeof list, " (root %u)", p->root);
     }
-    const char *ranks = a->nshape == 1 && a->shapes[0].nrank == 1 ? "rank" : "ranks";
-    snprintf(a->text, sizeof a->text, "plans for %s %s", list, ranks);
-    snprintf(a->remedy, sizeof a->remedy, "its plans are for %s %s", list, ranks);
+    snprintf(a->text, sizeof a->text, "plans for %s ranks", list);
+    snprintf(a->remedy, sizeof a->remedy, "its plans are for %s ranks", list);
 }
 
 /* ---- Sets ---------------------------------------------------------------------------------------- */
