@@ -104,10 +104,15 @@ static struct plait_level network(const char *name, uint32_t children, const str
     return l;
 }
 
+bool plait_model_is_crowded(const struct plait_model *m)
+{
+    return m->of.processors > 0 && m->of.processors < m->each;
+}
+
 /* Data in host memory. */
 static void describe(const struct plait_model *o, struct plait_machine *m)
 {
-    const bool crowded = o->of.processors > 0 && o->of.processors < o->each;
+    const bool crowded = plait_model_is_crowded(o);
 
     *m = (struct plait_machine){
         .name = "model", .nlevel = 1, .copy = HOST_COPY, .reduce = HOST_REDUCE, .cache = o->of.cache
@@ -203,10 +208,10 @@ static void check_rows(const struct plait_model *m, const struct plait_shape *of
 }
 
 void plait_model_tune(const struct plait_model *m, const char *setting, const struct plait_shape *shape,
-                      bool oversubscribed, char path[PLAIT_TUNING_PATH], struct plait_tuning *out)
+                      char path[PLAIT_TUNING_PATH], struct plait_tuning *out)
 {
     plait_tuning_take(setting, path, out);
-    plait_tuning_keep(out, m->nhost, m->nhost * m->each == m->of.nrank ? m->each : 0, oversubscribed);
+    plait_tuning_keep(out, m->nhost, m->nhost * m->each == m->of.nrank ? m->each : 0, plait_model_is_crowded(m));
     check_rows(m, shape, path, out);
 }
 

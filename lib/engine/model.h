@@ -47,6 +47,9 @@ struct plait_pick { /* lives as long as the model */
 enum plait_status plait_model_create(const struct plait_model_options *options, struct plait_model **out);
 void plait_model_destroy(struct plait_model *model);
 
+/* Has a host more ranks than processors? */
+bool plait_model_is_crowded(const struct plait_model *model);
+
 /*
  * What was measured on this kind of machine, for a comm like this one, decides for the collectives and sizes that it
  * has; measured links replace built-in ones. The model takes the rows.
@@ -61,7 +64,7 @@ void plait_model_use(struct plait_model *model, struct plait_tuning *tuning);
  * path  gets the file's name; "": there is none, and *out is empty
  */
 void plait_model_tune(const struct plait_model *model, const char *setting, const struct plait_shape *shape,
-                      bool oversubscribed, char path[PLAIT_TUNING_PATH], struct plait_tuning *out);
+                      char path[PLAIT_TUNING_PATH], struct plait_tuning *out);
 
 /*
  * The fastest of the library's algorithms, the users' and the caller's.

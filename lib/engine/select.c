@@ -298,19 +298,6 @@ static enum plait_status select_vform(struct plait_shape *shape, size_t most, en
     return status;
 }
 
-static uint32_t most_of_a_node(const struct plait_shape *shape)
-{
-    uint32_t most = 0;
-
-    for (uint32_t r = 0; shape->node != NULL && r < shape->nrank; r++) {
-        uint32_t n = 0;
-        for (uint32_t i = r; i < shape->nrank; i++)
-            n += shape->node[i] == shape->node[r];
-        most = n > most ? n : most;
-    }
-    return shape->node != NULL ? most : shape->nrank;
-}
-
 /* Checks the arguments, and sets collective, root and form in *runs as the plan runs. nrank: of the comm. */
 static enum plait_status check(const char *function, const struct plait_kernels *kernels,
                                const struct plait_shape *shape, uint32_t nrank, size_t count, enum plait_dtype type,
@@ -388,20 +375,20 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     plait_topology_get(&topology);
     w.algorithms = algorithms;
     w.cache = topology.l2;
-    w.oversubscribed = most_of_a_node(shape) > topology.ncpu;
     w.remote = plait_has_nodes(shape->node, shape->nrank);
     const struct plait_model_options o = { .nrank = shape->nrank,
                                            .algorithms = algorithms,
                                            .node = shape->node,
                                            .nlevel = shape->nlevel,
                                            .level = shape->level,
-                                           .processors = w.oversubscribed ? topology.ncpu : 0,
+                                           .processors = topology.ncpu,
                                            .cache = topology.l2,
                                            .pace = config.pace };
     status = plait_model_create(&o, &w.model);
     if (status != PLAIT_OK)
         return status;
-    plait_model_tune(w.model, config.tuning, shape, w.oversubscribed, path, &tuning);
+    w.oversubscribed = plait_model_is_crowded(w.model);
+    plait_model_tune(w.model, config.tuning, shape, path, &tuning);
     plait_model_use(w.model, &tuning);
     status = select_and_explain(&runs, count, type, &w, out);
     plait_model_destroy(w.model);

@@ -81,7 +81,7 @@ static void load_tuning(const struct plait_comm *comm, struct shown *shown)
     };
     char path[PLAIT_TUNING_PATH];
 
-    plait_model_tune(comm->model, comm->config.tuning, &shape, comm->processors > 0, path, &shown->tuning);
+    plait_model_tune(comm->model, comm->config.tuning, &shape, path, &shown->tuning);
     shown->tuned = path[0] != '\0';
     if (shown->tuned)
         plait_comm_log(comm, PLAIT_LOG_INFO, "algorithms are chosen by %s (%s, %s)", path, shown->tuning.processor,
