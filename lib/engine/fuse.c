@@ -302,37 +302,24 @@ static enum plait_status hash_plans(const struct plait_alg *alg, const struct pl
 
 /* ---- The proof ------------------------------------------------------------------------------------------------ */
 
-/* Did the algorithm emit the same plan twice? */
-static enum plait_status check_pure(const char *spec, const struct plait_plan *own, const struct plait_plan *again)
-{
-    if (again->bytes == own->bytes && memcmp(again, own, own->bytes) == 0)
-        return PLAIT_OK;
-    return plait_fail(
-        PLAIT_ERR_PLAN,
-        "algorithm '%s' emits another plan for rank %u when it is asked again; emit may depend on shape and "
-        "rank only",
-        spec, own->rank);
-}
-
 /* Prove all ranks' plans together, with the most fusing that cannot deadlock; for at most PLAIT_MOST_PROVED ranks. */
-static enum plait_status prove_all(const char *spec, const struct plait_plan *own, bool hop,
-                                   struct plait_plan *const *plans, struct plait_proof *out)
+static enum plait_status prove_all(const char *spec, uint32_t nrank, bool hop, struct plait_plan *const *plans,
+                                   struct plait_proof *out)
 {
-    const struct plait_plan *again = plans[own->rank];
-    enum plait_status status = own->inplace == again->inplace ? check_pure(spec, own, again) : PLAIT_OK;
+    enum plait_status status = PLAIT_OK;
     bool proved = false;
 
     for (int f = hop ? PLAIT_FUSE_LOCAL : PLAIT_FUSE_PROVED; f >= PLAIT_FUSE_NONE && !proved && status == PLAIT_OK;
          f--) {
         out->fusing = (enum plait_fusing)f;
-        status = prove(plans, spec, own->nrank, out->fusing, &proved);
+        status = prove(plans, spec, nrank, out->fusing, &proved);
     }
     if (status != PLAIT_OK || proved)
         return status;
     return plait_fail(PLAIT_ERR_PLAN,
                       "algorithm '%s' can deadlock with %u ranks: a message overtakes %d earlier ones of the same pair "
                       "of ranks, a whole window; receive lanes in the order in which they are sent",
-                      spec, own->nrank, PLAIT_WINDOW);
+                      spec, nrank, PLAIT_WINDOW);
 }
 
 enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
@@ -343,11 +330,16 @@ enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, con
     struct plait_plan **plans = NULL;
     enum plait_status status = few || kinds != NULL ? plait_plans_emit(alg, &common, &plans) : PLAIT_OK;
 
+    if (status == PLAIT_OK && plans != NULL && plans[own->rank]->inplace == own->inplace) { /* prove what will run */
+        plait_plan_destroy(plans[own->rank]);
+        plans[own->rank] = NULL;
+        status = plait_plan_assemble(own, own->step, plait_plan_deps(own), &plans[own->rank]);
+    }
     if (status == PLAIT_OK)
         status = hash_plans(alg, &common, plans, out);
     out->fusing = PLAIT_FUSE_LOCAL;
     if (status == PLAIT_OK && few)
-        status = prove_all(spec, own, hop, plans, out);
+        status = prove_all(spec, shape->nrank, hop, plans, out);
     if (status == PLAIT_OK && kinds != NULL && common.inplace != shape->inplace) {
         plait_plans_destroy(plans, shape->nrank);
         plans = NULL;

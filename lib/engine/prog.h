@@ -108,7 +108,7 @@ static inline struct plait_shape plait_common_shape(const struct plait_shape *sh
 }
 
 /*
- * own    the plan that the algorithm emitted for this rank; it must emit the same plan again
+ * own    the plan that the algorithm emitted for this rank; it is proved with those that are emitted of the others
  * hop    do not fuse more than two sources
  * kinds  [nstep] PLAIT_VALUE_* of this rank's steps; NULL: not asked for
  * Errors: PLAIT_ERR_PLAN (even the plain plans can deadlock), PLAIT_ERR_UNSUPPORTED (one step has both partial sums
