@@ -66,37 +66,26 @@ static size_t cache_size(int level, int name)
     return bytes != 0 ? bytes : fallback > 0 ? (size_t)fallback : 0;
 }
 
-/* The value of the first known key in /proc/cpuinfo; on x86 that is "model name". */
+/* As x86 has it in /proc/cpuinfo. */
 static void processor_name(char *out, size_t room)
 {
-    static const char *const keys[] = { "model name", "Processor", "cpu model", "Model", "cpu" };
-    char line[512];
+    char line[512], name[256] = "unknown";
     FILE *f = plait_descriptor_stream(open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC), "r");
-    bool found = false;
 
-    snprintf(out, room, "unknown");
-    while (f != NULL && !found && fgets(line, sizeof line, f) != NULL) {
-        const size_t key = strcspn(line, "\t:");
-        const char *value = line + key + strspn(line + key, "\t: ");
-
-        line[strcspn(line, "\n")] = '\0';
-        for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-            found |= strlen(keys[i]) == key && memcmp(line, keys[i], key) == 0 && *value != '\0';
-        if (found)
-            snprintf(out, room, "%s", value);
-    }
+    while (f != NULL && fgets(line, sizeof line, f) != NULL && sscanf(line, "model name : %255[^\n]", name) < 1)
+        ;
     if (f != NULL)
         fclose(f);
+    snprintf(out, room, "%s", name);
 }
 
 static uint32_t allowed_processors(void)
 {
     unsigned long set[512]; /* bits for 32,768 processors: no kernel has more, and the call refuses a set with fewer */
-    const long online = sysconf(_SC_NPROCESSORS_ONLN);
 
-    if (sched_getaffinity(0, sizeof set, (cpu_set_t *)(void *)set) == 0)
-        return (uint32_t)CPU_COUNT_S(sizeof set, (cpu_set_t *)(void *)set);
-    return online > 0 ? (uint32_t)online : 0;
+    if (sched_getaffinity(0, sizeof set, (cpu_set_t *)(void *)set) != 0)
+        return 0;
+    return (uint32_t)CPU_COUNT_S(sizeof set, (cpu_set_t *)(void *)set);
 }
 
 void plait_topology_get(struct plait_topology *out)
