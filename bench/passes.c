@@ -46,6 +46,7 @@ struct member {
 static void copy_stream(struct member *h, size_t traffic)
 {
     h->k->stream(h->a, h->b, traffic / 2);
+    h->k->stream_end();
 }
 
 static void copy_memcpy(struct member *h, size_t traffic)

@@ -795,6 +795,7 @@ static void stream_copies_any_alignment(void **unused)
             for (size_t i = 0; i < bytes; i++)
                 from.data[i] = (unsigned char)(draw() >> 13);
             k->stream(to.data, from.data, bytes);
+            k->stream_end();
             assert_memory_equal(to.data, from.data, bytes);
             if (!guards_hold(&to))
                 fail_msg("seed %llu: %s: %zu bytes, but also writes outside", (unsigned long long)seed, k->isa, bytes);

@@ -103,10 +103,12 @@ static bool exchange(struct side *s, enum plait_copy_mode mode, size_t bytes)
         n = bytes - at < SLICE ? bytes - at : SLICE;
         if (s->used + n > STAGE)
             s->used = 0;
-        if (mode == PLAIT_COPY_STREAMED)
+        if (mode == PLAIT_COPY_STREAMED) {
             s->kernels->stream(s->stage + s->used, s->from + at, n);
-        else
+            s->kernels->stream_end();
+        } else {
             plait_copy(s->kernels, s->stage + s->used, s->from + at, n);
+        }
         if (!meet(s))
             return false;
         plait_copy(s->kernels, s->to + at, s->other_stage + s->used, n);

@@ -114,7 +114,7 @@ static bool advance(const struct job *j, struct stretch *w)
         w->square += square;
     }
     if (j->streaming)
-        j->k->stream_some(to, room, n * to_size);
+        j->k->stream(to, room, n * to_size);
     return finite;
 }
 

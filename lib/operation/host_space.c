@@ -51,10 +51,12 @@ static enum plait_status poll_work(struct plait_comm *comm)
 
 static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes, bool streams)
 {
-    if (streams)
+    if (streams) {
         comm->kernels->stream(to, from, bytes);
-    else
+        comm->kernels->stream_end();
+    } else {
         plait_copy(comm->kernels, to, from, bytes);
+    }
 }
 
 static void combine(const struct plait_run *run, const struct plait_combine *c, const struct plait_how *how)

@@ -25,32 +25,26 @@ _Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "float and double 
 #endif
 
 #define T        int8_t
-#define U        uint8_t
 #define FN(name) name##_i8
 #include "ops_int.h"
 
 #define T        uint8_t
-#define U        uint8_t
 #define FN(name) name##_u8
 #include "ops_int.h"
 
 #define T        int32_t
-#define U        uint32_t
 #define FN(name) name##_i32
 #include "ops_int.h"
 
 #define T        uint32_t
-#define U        uint32_t
 #define FN(name) name##_u32
 #include "ops_int.h"
 
 #define T        int64_t
-#define U        uint64_t
 #define FN(name) name##_i64
 #include "ops_int.h"
 
 #define T        uint64_t
-#define U        uint64_t
 #define FN(name) name##_u64
 #include "ops_int.h"
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Arithmetic of one integer type. Parameters, undefined at the end: T, the unsigned type U of the same size, and FN(x)
- * for the functions' names. Overflow wraps, so sums and products are computed unsigned.
+ * Arithmetic of one integer type. Parameters, undefined at the end: T, and FN(x) for the functions' names. Overflow
+ * wraps, so sums and products are computed unsigned; the compiler narrows them.
  */
 
 PLAIT_DEVICE static inline T FN(sum)(T a, T b)
 {
-    return (T)((U)a + (U)b);
+    return (T)((uint64_t)a + (uint64_t)b);
 }
 
 PLAIT_DEVICE static inline T FN(prod)(T a, T b)
 {
-    return (T)((U)a * (U)b);
+    return (T)((uint64_t)a * (uint64_t)b);
 }
 
 PLAIT_DEVICE static inline T FN(min)(T a, T b)
@@ -38,5 +38,4 @@ PLAIT_DEVICE static inline T FN(clean)(T v)
 }
 
 #undef T
-#undef U
 #undef FN

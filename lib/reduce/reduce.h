@@ -64,10 +64,8 @@ struct plait_kernels {
     void (*narrow[PLAIT_NDTYPE])(void *dst, const float *src, size_t count, float factor);
     /* memcpy(), one cache line at a time; see plait_copy(). */
     void (*copy)(void *dst, const void *src, size_t bytes);
-    /* Copies with streaming stores. A later release store publishes the data. */
+    /* Copies with streaming stores; stream_end() must precede the release store that publishes the data. */
     void (*stream)(void *dst, const void *src, size_t bytes);
-    /* The same in parts; stream_end() must precede the release store. */
-    void (*stream_some)(void *dst, const void *src, size_t bytes);
     void (*stream_end)(void);
     /* The sum of the squares of `count` floats. It is finite exactly when all of them are. */
     double (*squares)(const float *src, size_t count);

@@ -82,7 +82,7 @@ static void copy(void *dst, const void *src, size_t bytes)
     memcpy(d, s, bytes);
 }
 
-static void stream_some(void *dst, const void *src, size_t bytes)
+static void stream(void *dst, const void *src, size_t bytes)
 {
     unsigned char *d = dst;
     const unsigned char *s = src;
@@ -105,12 +105,6 @@ static void stream_end(void)
 #ifdef STREAM_FENCE
     STREAM_FENCE();
 #endif
-}
-
-static void stream(void *dst, const void *src, size_t bytes)
-{
-    stream_some(dst, src, bytes);
-    stream_end();
 }
 
 /* 16 running sums, added in pairs, give the same bits for any vector width. Squares of floats are exact in double. */
@@ -161,7 +155,7 @@ static void update(float *restrict w, float *restrict v, const float *restrict g
     {                                                                                                         \
         .isa = name, .reduce = { EACH_TYPE(REDUCES) }, .scale = { EACH_TYPE(SCALES) },                        \
         .widen = { EACH_NARROW(WIDENS) }, .narrow = { EACH_NARROW(NARROWS) }, .copy = copy, .stream = stream, \
-        .stream_some = stream_some, .stream_end = stream_end, .squares = squares, .update = update            \
+        .stream_end = stream_end, .squares = squares, .update = update                                        \
     }
 
 #endif
