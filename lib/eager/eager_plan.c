@@ -106,7 +106,7 @@ void plait_eager_put_parts(const struct plait_run *run, size_t slot)
         comm->stats.bytes_sent += nreader * bytes;
         if (bytes > 0 && bytes <= t->room)
             plait_copy(comm->kernels, to + i * t->part + t->head, at, bytes);
-        memcpy(plait_eager_head_at(comm->own, t, slot, i), &bytes, sizeof bytes);
+        memcpy(to + i * t->part, &bytes, sizeof bytes);
     }
 }
 
@@ -118,10 +118,7 @@ enum plait_status plait_eager_take_part(const struct plait_run *run, uint32_t ra
     const size_t expected = plait_eager_part_out(run, rank, &to);
     uint64_t bytes;
 
-    memcpy(&bytes,
-           plait_eager_head_at(comm->peers[rank].control, t, plait_eager_slot(t, comm->sequence),
-                               plait_eager_own_part(comm, t, rank)),
-           sizeof bytes);
+    memcpy(&bytes, (const char *)from - t->head, sizeof bytes);
     if (PLAIT_GUARDS && bytes != expected)
         return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, rank, "rank %u sends %llu bytes where rank %u expects %zu",
                                 rank, (unsigned long long)bytes, comm->rank, expected);

@@ -27,13 +27,6 @@ static inline uint8_t *plait_eager_data_at(const struct plait_control *c, const 
     return (uint8_t *)(uintptr_t)c + t->data + slot * t->apart;
 }
 
-/* The size field of a part (variable block sizes). */
-static inline uint8_t *plait_eager_head_at(const struct plait_control *c, const struct plait_eager_plan *t, size_t slot,
-                                           uint32_t part)
-{
-    return plait_eager_data_at(c, t, slot) + part * t->part;
-}
-
 /* The index of this rank's part in the slot of `rank`, another rank. */
 static inline uint32_t plait_eager_own_part(const struct plait_comm *comm, const struct plait_eager_plan *t,
                                             uint32_t rank)
@@ -77,7 +70,7 @@ void plait_eager_put_parts(const struct plait_run *run, size_t slot);
 
 /*
  * Compares the size of a block that the sender wrote with the size that this rank expects. Copies the block unless it
- * is an operand of a reduction or too large for the eager path.
+ * is an operand of a reduction or too large for the eager path. from: the block, behind its size
  */
 enum plait_status plait_eager_take_part(const struct plait_run *run, uint32_t rank, const void *from);
 
