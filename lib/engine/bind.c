@@ -160,20 +160,14 @@ static struct plait_tally *find_tally(struct plait_comm *comm, const struct plai
 static void log_choice(const struct plait_comm *comm, const struct plait_op_plan *o)
 {
     struct plait_choice c;
-    char root[24] = "", times[512] = "";
+    char root[24] = "";
 
     plait_explain(&o->selection, o->coll, o->size, &c);
     if (o->geometry.rooted)
         snprintf(root, sizeof root, ", root %u", o->root);
-    for (uint32_t i = 0; i < c.ncandidate; i++) {
-        const struct plait_candidate *k = &c.candidate[i];
-        const bool measured = k->measured > 0;
-        plait_append(times, sizeof times, "%s %s %s%.1f us", i == 0 ? ";" : ",", k->algorithm,
-                     measured ? "measured " : "", (measured ? k->measured : k->predicted) * 1e6);
-    }
-    plait_comm_log(comm, PLAIT_LOG_DEBUG, "%s%s of %s%zu %s, %s%s: %s, because %s%s", plait_coll_name(o->coll),
+    plait_comm_log(comm, PLAIT_LOG_DEBUG, "%s%s of %s%zu %s, %s%s: %s, because %s", plait_coll_name(o->coll),
                    o->vform ? "v" : "", o->vform ? "at most " : "", o->count, plait_dtype_name(o->type),
-                   plait_op_name(o->op), root, c.algorithm, c.why, times);
+                   plait_op_name(o->op), root, c.algorithm, c.why);
 }
 
 static enum plait_status make_op_plan(struct plait_comm *comm, const struct plait_team *team, struct plait_op_plan *o)
