@@ -99,7 +99,7 @@ static bool is_mixture_proved(const struct plans *p, struct plait_plan *const *o
     for (uint32_t r = 0; r < p->n; r++)
         all[r] = merged[r] != NULL ? merged[r] : p->plan[r];
     const enum plait_status status = plait_check_deadlock(spec, (const struct plait_plan *const *)all, p->n,
-                                                          (const uint32_t *const *)nodes, PLAIT_WINDOW, NULL);
+                                                          (const uint32_t *const *)nodes, PLAIT_WINDOW);
     assert_true(status == PLAIT_OK || status == PLAIT_ERR_PLAN);
     for (uint32_t r = 0; r < p->n; r++) {
         free(nodes[r]);

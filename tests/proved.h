@@ -19,8 +19,8 @@ static inline bool is_proved(const struct plait_alg *alg, const char *spec, cons
         nodes[r] = must_have(calloc(p.plan[r]->nstep + 1, sizeof *nodes[r]));
         proved &= plait_fuse(p.plan[r], fusing, nodes[r]) == PLAIT_OK;
     }
-    proved &= plait_check_deadlock(spec, CONST_PLANS(&p), p.n, (const uint32_t *const *)nodes, PLAIT_WINDOW, NULL) ==
-              PLAIT_OK;
+    proved &=
+        plait_check_deadlock(spec, CONST_PLANS(&p), p.n, (const uint32_t *const *)nodes, PLAIT_WINDOW) == PLAIT_OK;
     for (uint32_t r = 0; r < p.n; r++)
         free(nodes[r]);
     free(nodes);

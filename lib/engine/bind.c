@@ -39,13 +39,6 @@ size_t plait_most_eager_block(struct plait_comm *comm, enum plait_coll coll)
     return comm->most_eager[coll] - 1;
 }
 
-static struct plait_team all_of(const struct plait_comm *comm)
-{
-    return (struct plait_team){
-        .n = comm->nrank, .me = comm->rank, .node = comm->node, .nlevel = comm->nlevel, .level = comm->level
-    };
-}
-
 /* A comm has one team beside that of all ranks (device_whole.c). */
 static enum plait_status find_team_model(struct plait_comm *comm, const struct plait_team *team,
                                          struct plait_model **out)
@@ -216,7 +209,9 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
                          (uint64_t)a->op << 1 ^ a->inplace ^ (uint64_t)a->vform << 15 ^ (uint64_t)a->space->id << 14 ^
                          (uint64_t)call->mark << 24;
     struct plait_op_plan **place = &comm->op_plans[(key * 0x9e3779b97f4a7c15u) >> 56];
-    const struct plait_team all = all_of(comm);
+    const struct plait_team all = {
+        .n = comm->nrank, .me = comm->rank, .node = comm->node, .nlevel = comm->nlevel, .level = comm->level
+    };
     enum plait_status status;
 
     if (*place != NULL && plait_fits(*place, a, options)) {

@@ -28,11 +28,6 @@ struct fuser {
     uint32_t *node;
 };
 
-static bool same_span(struct plait_span a, struct plait_span b)
-{
-    return a.buf == b.buf && a.slot == b.slot;
-}
-
 /* Note that `reader` reads TMP. Returns the step that wrote exactly this span, all of it still there, or NONE. */
 static uint32_t note_read(struct fuser *f, const uint32_t *writer, struct plait_span span, uint32_t nblk,
                           uint32_t reader)
@@ -42,8 +37,8 @@ static uint32_t note_read(struct fuser *f, const uint32_t *writer, struct plait_
     if (span.buf != PLAIT_TMP)
         return PLAIT_NONE;
     const uint32_t *w = &writer[span.slot];
-    bool exact =
-        w[0] != PLAIT_NONE && same_span(s[w[0]].dst, span) && s[w[0]].nblk == nblk && s[w[0]].blk == s[reader].blk;
+    bool exact = w[0] != PLAIT_NONE && s[w[0]].dst.buf == span.buf && s[w[0]].dst.slot == span.slot &&
+                 s[w[0]].nblk == nblk && s[w[0]].blk == s[reader].blk;
     for (uint32_t i = 0; i < nblk; i++) {
         exact &= w[i] == w[0];
         if (w[i] == PLAIT_NONE)
@@ -268,7 +263,7 @@ static enum plait_status prove(struct plait_plan *const *plans, const char *spec
         status = plait_fuse(plans[r], fusing, nodes[r]);
     if (status == PLAIT_OK)
         status = plait_check_deadlock(spec, (const struct plait_plan *const *)plans, nrank,
-                                      (const uint32_t *const *)nodes, PLAIT_WINDOW, NULL);
+                                      (const uint32_t *const *)nodes, PLAIT_WINDOW);
     *out = status == PLAIT_OK;
     plait_scratch_free(&arrays);
     return status == PLAIT_ERR_PLAN ? PLAIT_OK : status;

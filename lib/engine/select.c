@@ -75,7 +75,8 @@ size_t plait_most_eager(enum plait_coll coll, uint32_t nrank, const struct plait
     return nrank > 1 && most > MOST_READ / (nrank - 1) ? MOST_READ / (nrank - 1) : most;
 }
 
-bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
+/* Is this small enough for the eager path? bytes: in v-forms of the largest block if all ranks know it, else 0. */
+static bool fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
 {
     const size_t most = plait_most_eager(coll, nrank, w);
 
@@ -108,7 +109,7 @@ static enum plait_status choose(const struct plait_shape *shape, size_t bytes, c
     if (w->spec[0] != '\0') {
         *spec = w->spec;
         out->why = w->spec_origin;
-    } else if (plait_fits_eager(shape->coll, shape->nrank, bytes, w)) {
+    } else if (fits_eager(shape->coll, shape->nrank, bytes, w)) {
         *spec = vector ? "one-shot" : "direct";
         out->why = PLAIT_WHY_EAGER;
     } else if (w->vform && !plait_all_know_sizes(&g)) {
@@ -217,7 +218,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     if (s.divides)
         inplace = plait_scales_inplace(shape->coll);
     shape->inplace = inplace && plait_is_of_library(s.alg); /* no rank knows which others work in place */
-    s.eager = is_one_step(s.alg) && plait_fits_eager(shape->coll, shape->nrank, bytes, w) && w->slice == 0 &&
+    s.eager = is_one_step(s.alg) && fits_eager(shape->coll, shape->nrank, bytes, w) && w->slice == 0 &&
               s.round != PLAIT_ROUND_HOP;
     if (w->vform && !s.eager && is_one_step(s.alg) && !plait_all_know_sizes(&geometry) && shape->nrank > 2)
         for (s.split = MOST_READ; s.split > plait_most_eager(shape->coll, shape->nrank, w);)
@@ -282,7 +283,7 @@ static enum plait_status select_vform(struct plait_shape *shape, size_t most, en
 {
     const struct plait_geometry g = plait_geometry_of(shape->coll, 1, 0, 0, 1);
     const size_t known = plait_all_know_sizes(&g) || shape->nrank == 2 ? most : 0, many = plait_vform_count(&g, known);
-    const bool small = plait_fits_eager(shape->coll, shape->nrank, known * plait_dtype_size(type), w);
+    const bool small = fits_eager(shape->coll, shape->nrank, known * plait_dtype_size(type), w);
     enum plait_status status = plait_select(shape, small ? known : many, type, w, s);
 
     if (status == PLAIT_OK && small && !s->eager)

@@ -42,8 +42,6 @@ struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_co
  * paced.
  */
 size_t plait_most_eager(enum plait_coll coll, uint32_t nrank, const struct plait_wish *wish);
-/* Is this small enough for it? bytes: in v-forms of the largest block if all ranks know it, else 0. */
-bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *wish);
 
 /* Are the ranks on several nodes? node NULL: on one. */
 bool plait_has_nodes(const uint32_t *node, uint32_t nrank);

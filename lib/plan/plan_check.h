@@ -130,10 +130,10 @@ enum plait_status plait_alg_prove(const struct plait_alg *alg, const struct plai
  *         NULL: nothing is fused.
  * window  most messages in flight from one rank to another: each waits for the one `window` before it; 0: any number
  * A SEND and its RECV also count as one step. Plans must have passed the shape and matching checks.
- * Errors: PLAIT_ERR_PLAN (report->text names a step that waits for itself), PLAIT_ERR_NOMEM.
+ * Errors: PLAIT_ERR_PLAN (the text names a step that waits for itself), PLAIT_ERR_NOMEM.
  */
 enum plait_status plait_check_deadlock(const char *name, const struct plait_plan *const *plans, uint32_t nrank,
-                                       const uint32_t *const *node, uint32_t window, struct plait_report *report);
+                                       const uint32_t *const *node, uint32_t window);
 
 /* Kinds of values: the contribution of one rank, of several, of all. */
 enum { PLAIT_VALUE_SINGLE = 1, PLAIT_VALUE_PARTIAL = 2, PLAIT_VALUE_FINAL = 4 };

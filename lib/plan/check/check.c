@@ -135,12 +135,10 @@ enum plait_status plait_check_values(const char *name, const struct plait_shape 
 }
 
 enum plait_status plait_check_deadlock(const char *name, const struct plait_plan *const *plans, uint32_t nrank,
-                                       const uint32_t *const *node, uint32_t window, struct plait_report *report)
+                                       const uint32_t *const *node, uint32_t window)
 {
-    struct plait_report own;
-    struct plait_checker c = {
-        .name = name, .plans = plans, .nrank = nrank, .window = window, .report = report != NULL ? report : &own
-    };
+    struct plait_report report;
+    struct plait_checker c = { .name = name, .plans = plans, .nrank = nrank, .window = window, .report = &report };
 
     return run(&c, false, node);
 }
