@@ -18,8 +18,8 @@
  * If each reader has its own block, the slot holds one part per reader, in rank order from the writer's successor on,
  * without the writer's own block. With variable block sizes (v-forms), every part has room for the largest block, so
  * readers find their part without knowing the other sizes. The size of each part is before it; the reader compares it
- * with the size that it expects. If only sender and receiver know a size, a part has room for plait_selection.split bytes. For a larger block the slot holds the size alone, and
- * the engine moves the block.
+ * with the size that it expects. If only sender and receiver know a size, a part has room for plait_selection.split
+ * bytes. For a larger block the slot holds the size alone, and the engine moves the block.
  *
  * Long data in library memory is not copied into the slot (single copy). `lies` says where the data is. Readers read
  * it there and publish this in `took`; only then do they wait until their own readers have done so.

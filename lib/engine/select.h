@@ -47,8 +47,8 @@ size_t plait_most_eager(enum plait_coll coll, uint32_t nrank, const struct plait
 bool plait_has_nodes(const uint32_t *node, uint32_t nrank);
 
 /*
- * Reads coll, nrank, root, node and inplace of `shape`. Writes param and vform. Clears inplace for a caller's plan; sets
- * it anew if inputs are divided first, as the quotients may lie elsewhere. Errors: PLAIT_ERR_CONFIG,
+ * Reads coll, nrank, root, node and inplace of `shape`. Writes param and vform. Clears inplace for a caller's plan, and
+ * sets it anew if inputs are divided first, as the quotients may lie elsewhere. Errors: PLAIT_ERR_CONFIG,
  * PLAIT_ERR_UNSUPPORTED.
  */
 enum plait_status plait_select(struct plait_shape *shape, size_t count, enum plait_dtype type,

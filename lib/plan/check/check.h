@@ -94,7 +94,7 @@ enum plait_status plait_check_race(struct plait_checker *c);
 enum plait_status plait_check_meaning(struct plait_checker *c); /* also same bits */
 enum plait_status plait_check_figures(struct plait_checker *c); /* fills report->seen */
 
-/* Numbers the steps. The checks fill all other arrays. */
+/* Numbers the steps. The checks fill the other arrays. */
 enum plait_status plait_graph_init(struct plait_checker *c);
 
 /*

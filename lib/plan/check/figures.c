@@ -100,12 +100,11 @@ static void start_send(struct schedule *s, uint32_t rank, uint64_t round)
     }
 }
 
+/* The deadlock check has left no node with pending dependencies. */
 static void count_messages(struct schedule *s)
 {
     struct plait_graph *g = s->g;
 
-    for (uint32_t n = 0; n < g->nstep; n++)
-        g->pending[n] = 0;
     for (uint32_t n = 0; n < g->nstep; n++) {
         g->pending[g->node[n]] += plait_graph_step(s->c, n)->ndep;
         s->nmessage += plait_graph_step(s->c, n)->verb == PLAIT_STEP_SEND;

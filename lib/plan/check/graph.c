@@ -27,6 +27,12 @@ enum plait_status plait_graph_init(struct plait_checker *c)
     g->rank = plait_scratch(&g->arrays, nstep, sizeof *g->rank);
     g->pair = plait_scratch(&g->arrays, nstep, sizeof *g->pair);
     g->slot = plait_scratch(&g->arrays, nstep, sizeof *g->slot);
+    g->node = plait_scratch(&g->arrays, nstep, sizeof *g->node);
+    g->mate = plait_scratch(&g->arrays, nstep, sizeof *g->mate);
+    g->pending = plait_scratch(&g->arrays, nstep, sizeof *g->pending);
+    g->order = plait_scratch(&g->arrays, nstep, sizeof *g->order);
+    g->succ0 = plait_scratch(&g->arrays, nstep + 2, sizeof *g->succ0);
+    g->succ = plait_scratch(&g->arrays, ndep + nstep, sizeof *g->succ);
     if (g->arrays.failed)
         return plait_check_nomem(c);
     for (uint32_t r = 0; r < c->nrank; r++) {
@@ -200,18 +206,7 @@ static enum plait_status tell_circle(struct plait_checker *c, const uint32_t *co
 enum plait_status plait_check_order(struct plait_checker *c, const uint32_t *const *fused)
 {
     struct plait_graph *g = &c->graph;
-    size_t ndep = 0;
 
-    for (uint32_t r = 0; r < c->nrank; r++)
-        ndep += c->plans[r]->ndep;
-    g->node = plait_scratch(&g->arrays, g->nstep, sizeof *g->node);
-    g->mate = plait_scratch(&g->arrays, g->nstep, sizeof *g->mate);
-    g->pending = plait_scratch(&g->arrays, g->nstep, sizeof *g->pending);
-    g->order = plait_scratch(&g->arrays, g->nstep, sizeof *g->order);
-    g->succ0 = plait_scratch(&g->arrays, (size_t)g->nstep + 2, sizeof *g->succ0);
-    g->succ = plait_scratch(&g->arrays, ndep + g->nstep, sizeof *g->succ);
-    if (g->arrays.failed)
-        return plait_check_nomem(c);
     fill_successors(c);
     fill_nodes(c, fused);
     count_pending(g, fused);
