@@ -193,6 +193,29 @@ static void plans_of_a_name_are_one_algorithm_for_several_numbers_of_ranks(void 
     assert_string_equal(error, "swap.plan: there are two plans of 'swap' for 2 ranks");
 }
 
+static void the_plan_files_of_a_folder_are_read_in_the_order_of_their_names(void **state)
+{
+    struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 2 };
+    const struct plait_alg *two, *one;
+    char error[512];
+    struct plait_alg_set *set;
+
+    write_text("2.plan", "algorithm swap\n" SWAP);
+    write_text("1.plan", "algorithm swap\n" ALONE);
+    write_text("3.txt", "no plan");
+    set = must_load("");
+    assert_int_equal(plait_alg_find(plait_alg_set_list(set), "swap", &shape, &two), PLAIT_OK);
+    shape.nrank = 1;
+    assert_int_equal(plait_alg_find(plait_alg_set_list(set), "swap", &shape, &one), PLAIT_OK);
+    assert_ptr_equal(one, two);
+    assert_null(plait_alg_set_list(set)[1]);
+    plait_alg_set_destroy(set);
+
+    write_text("4.plan", "algorithm swap\n" SWAP);
+    assert_int_not_equal(load("", &set, error), PLAIT_OK);
+    assert_non_null(strstr(error, "/4.plan:"));
+}
+
 static int empty_folder(void **state)
 {
     char command[64];
@@ -206,8 +229,8 @@ static void paths_without_plans_are_refused(void **state)
     struct plait_alg_set *set = NULL;
     char error[512];
 
-    assert_int_equal(load("", &set, error), PLAIT_ERR_SYSTEM);
-    assert_string_equal(error, ": Is a directory");
+    assert_int_equal(load("", &set, error), PLAIT_ERR_CONFIG);
+    assert_string_equal(error, " has no file *.plan");
     assert_int_equal(load("none.plan", &set, error), PLAIT_ERR_SYSTEM);
     assert_string_equal(error, "none.plan: No such file or directory");
     assert_int_equal(plait_alg_set_load(NULL, &set), PLAIT_ERR_ARG);
@@ -523,6 +546,7 @@ int main(void)
         cmocka_unit_test_teardown(lanes_of_the_file_are_kept, empty_folder),
         cmocka_unit_test_teardown(comments_blank_lines_and_a_name_may_stand_anywhere, empty_folder),
         cmocka_unit_test_teardown(plans_of_a_name_are_one_algorithm_for_several_numbers_of_ranks, empty_folder),
+        cmocka_unit_test_teardown(the_plan_files_of_a_folder_are_read_in_the_order_of_their_names, empty_folder),
         cmocka_unit_test_teardown(paths_without_plans_are_refused, empty_folder),
         cmocka_unit_test_teardown(wrong_files_are_refused_with_their_place, empty_folder),
         cmocka_unit_test_teardown(a_file_of_bytes_or_without_a_name_is_refused, empty_folder),

@@ -383,9 +383,10 @@ struct plait_alg_set;
  * Make algorithms of a plan file (docs/plans.md). The plans are out of place, and are proved as
  * plait_plan_check() does. The claim is made of their figures.
  *
- * path  its plans of the same name of algorithm, of other numbers of ranks or other roots, make one algorithm
+ * path  a file, or a folder: all its files *.plan. Plans of the same name of algorithm, of other numbers of ranks or
+ *       other roots, make one algorithm
  * out   free it with plait_alg_set_destroy()
- * Errors: PLAIT_ERR_CONFIG (a name that the library has, two plans for the same ranks), PLAIT_ERR_PLAN
+ * Errors: PLAIT_ERR_CONFIG (a name that the library has, two plans for the same ranks, no plans), PLAIT_ERR_PLAN
  *         (file, line and what is expected; or file, rank, step and reason), PLAIT_ERR_NOMEM, PLAIT_ERR_SYSTEM (no such
  *         file)
  */

@@ -223,7 +223,7 @@ const struct plait_config_row plait_config_rows[] = {
       "1000us,1000MB/s; empty: none",
       FIELD(pace), parse_pace },
     { "PLAIT_PLANS", "",
-      "plan file: algorithms that every comm has besides the library's, the same on all "
+      "plan file, or folder of files *.plan: algorithms that every comm has besides the library's, the same on all "
       "ranks; empty: none",
       FIELD(plans), parse_path },
     { "PLAIT_PLUGINS", "", "folder of the plug-ins (plait-ucx.so); empty: plait/ beside libplait", FIELD(plugins),

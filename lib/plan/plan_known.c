@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reads plan files, and keeps those of PLAIT_PLANS until the process ends. */
+/* Reads plan files and folders, and keeps those of PLAIT_PLANS until the process ends. */
 #include "plan_file.h"
 
 #include "base/config.h"
@@ -8,6 +8,9 @@
 #include "plan_check.h"
 #include "plugin/plugin.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static enum plait_status add_file(struct plait_alg_set *set, const char *path)
@@ -24,13 +27,43 @@ static enum plait_status add_file(struct plait_alg_set *set, const char *path)
     return status;
 }
 
+static int is_plan(const struct dirent *e)
+{
+    const size_t n = strlen(e->d_name);
+
+    return n > 5 && e->d_name[0] != '.' && strcmp(e->d_name + n - 5, ".plan") == 0;
+}
+
+/* A file, or the files *.plan of a folder in the order of their names. */
+static enum plait_status add(struct plait_alg_set *set, const char *path)
+{
+    struct dirent **files;
+    const int n = scandir(path, &files, is_plan, alphasort);
+    enum plait_status status = n == 0 ? plait_fail(PLAIT_ERR_CONFIG, "%s has no file *.plan", path) : PLAIT_OK;
+    char *file;
+
+    if (n < 0)
+        return errno == ENOMEM ? plait_fail_memory("out of memory for the files of %s", path) : add_file(set, path);
+    for (int i = 0; i < n; i++) {
+        if (status == PLAIT_OK && asprintf(&file, "%s/%s", path, files[i]->d_name) < 0) {
+            status = plait_fail_memory("out of memory for the files of %s", path);
+        } else if (status == PLAIT_OK) {
+            status = add_file(set, file);
+            free(file);
+        }
+        free(files[i]);
+    }
+    free(files);
+    return status;
+}
+
 static enum plait_status load(const char *path, const struct plait_alg *const *behind, struct plait_alg_set **out)
 {
     struct plait_alg_set *set = calloc(1, sizeof *set);
 
     if (set == NULL)
         return plait_fail_memory("out of memory for the plans of %s", path);
-    enum plait_status status = add_file(set, path);
+    enum plait_status status = add(set, path);
     if (status == PLAIT_OK)
         status = plait_alg_set_finish(set, behind);
     if (status == PLAIT_OK)
