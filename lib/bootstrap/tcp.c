@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The rendezvous over TCP. To find rank 0, a rank tries every address of the id on every candidate port, again and
- * again, until one gives the right answer. Addresses may lead nowhere, or to another program.
+ * The rendezvous over TCP. To find rank 0, a rank tries the addresses of the id in their order, and the candidate ports
+ * of each, one connection at a time and round after round, until one gives the right answer. Addresses may lead
+ * nowhere, or to another program.
  *
- * Earlier addresses of the id are better: a name that the launcher gave, then faster devices (hosts.c). They get
- * BETTER_LIMIT longer to answer, because data uses the interfaces over which the ranks met.
+ * Earlier addresses of the id are better: a name that the launcher gave, then faster devices (hosts.c). Data uses the
+ * interfaces over which the ranks met.
  */
 #include "rendezvous.h"
 
@@ -17,184 +18,124 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_CANDIDATES (PLAIT_MOST_ADDRESSES * PLAIT_MOST_PORTS)
-#define CONNECT_LIMIT   3.0   /* seconds for a connection */
-#define ANSWER_LIMIT    5.0   /* seconds for an answer */
-#define FIRST_PAUSE     0.001 /* seconds between tries of the first port; doubles up to MOST_PAUSE */
-#define OTHER_PAUSE     0.03  /* the same for the other ports, which rank 0 uses only if the first is taken */
-#define MOST_PAUSE      0.1
-#define LONG_PAUSE      1.0  /* seconds of pause after an answer in another protocol */
-#define BETTER_LIMIT    0.02 /* seconds for a better address to answer after the first answer */
+#define CONNECT_LIMIT 1.0 /* seconds for a connection */
+#define ANSWER_LIMIT  1.0 /* seconds for an answer; doubles after a round without one, as rank 0 may be busy */
+#define MOST_LIMIT    8.0
+#define FIRST_PAUSE   0.001 /* seconds between rounds; doubles up to MOST_PAUSE */
+#define MOST_PAUSE    0.1
 
 #define BUSY_PAUSE 20000 /* us between rank 0's searches for a free port */
 
-enum state { IDLE, CONNECTING, GREETED, ANSWERED };
-
-struct candidate { /* to rank 0: an address and a port */
+struct probe {
     union plait_address address;
-    unsigned place; /* of the address in the id */
-    enum state state;
-    int fd, error; /* error: of the last try; EPROTO stays: something other than rank 0 has answered */
-    double at;     /* idle: time of the next try; else the deadline of this one */
-    double pause;
-    size_t got;
-    struct plait_handshake handshake;
+    int error; /* an errno; EPROTO: a wrong answer; 0: none */
 };
 
 struct search {
     const struct plait_tcp_id *id;
-    unsigned n, naddress;
-    struct candidate candidates[MOST_CANDIDATES];
-    struct pollfd polls[MOST_CANDIDATES];
+    struct plait_handshake *h;
+    double until, answer_limit, next_limit; /* next_limit: in the next round */
+    unsigned naddress;
+    /* Of each address the probe that explains most: a wrong answer, or else the first port. */
+    struct probe best[PLAIT_MOST_ADDRESSES];
 };
 
-/* On the heap, as it is too large for a small stack; NULL: out of memory. */
-static struct search *begin_search(const struct plait_tcp_id *id)
+static double in_at_most(const struct search *s, double seconds)
 {
-    const double now = plait_clock();
-    struct search *s = calloc(1, sizeof *s);
+    const double then = plait_clock() + seconds;
 
-    if (s == NULL)
-        return NULL;
-    s->id = id;
-    for (unsigned i = 0; i < plait_tcp_id_nport(id); i++) {
-        union plait_address all[PLAIT_MOST_ADDRESSES];
-        s->naddress = plait_hosts_list(&id->hosts, plait_tcp_id_port(id, i), all);
-        for (unsigned k = 0; k < s->naddress; k++)
-            s->candidates[s->n++] = (struct candidate){ .address = all[k],
-                                                        .place = k,
-                                                        .fd = -1,
-                                                        .at = now + (i > 0 ? OTHER_PAUSE : 0),
-                                                        .pause = i > 0 ? OTHER_PAUSE : FIRST_PAUSE };
-    }
-    return s;
+    return then < s->until ? then : s->until;
 }
 
-/* ---- One candidate --------------------------------------------------------------------------------------------- */
+/* ---- One probe. PLAIT_ERR_PEER: rank 0 is not there; other errors are this rank's own -------------------------- */
 
-/* End this try; the next one starts after a pause. */
-static void give_up(struct candidate *c, int error)
-{
-    plait_descriptor_close(c->fd);
-    c->fd = -1;
-    c->state = IDLE;
-    c->error = c->error == EPROTO ? EPROTO : error;
-    c->at = plait_clock() + c->pause;
-    c->pause = 2 * c->pause < MOST_PAUSE ? 2 * c->pause : MOST_PAUSE;
-}
-
-/* Only the lack of a socket is an error. */
-static enum plait_status try_to_connect(struct candidate *c)
+static enum plait_status connect_to(const struct search *s, struct probe *p, int *out)
 {
     const int one = 1;
+    const int fd = plait_descriptor_keep(
+        socket(p->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), PLAIT_FOR_RANKS);
+    struct pollfd connected = { .fd = fd, .events = POLLOUT };
 
-    c->fd = plait_descriptor_keep(socket(c->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-                                  PLAIT_FOR_RANKS);
-    if (c->fd < 0 && errno != EAFNOSUPPORT)
+    *out = fd;
+    if (fd < 0 && errno != EAFNOSUPPORT)
         return plait_fail_errno(errno, "comm creation: no socket to reach the other ranks");
-    c->state = CONNECTING;
-    c->at = plait_clock() + CONNECT_LIMIT;
-    if (c->fd < 0 || (connect(c->fd, &c->address.any, plait_address_length(&c->address)) != 0 && errno != EINPROGRESS))
-        give_up(c, errno);
-    else
-        setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    return PLAIT_OK;
-}
-
-/* The try to connect has ended. */
-static void greet(struct candidate *c)
-{
-    const struct plait_client_hello *hello = &c->handshake.client;
-    int error = 0;
-    socklen_t length = sizeof error;
-
-    getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &length);
-    c->state = GREETED;
-    c->at = plait_clock() + ANSWER_LIMIT;
-    c->got = 0;
-    if (error != 0)
-        give_up(c, error);
-    else if (plait_client_hello_make(&c->handshake.client) != PLAIT_OK ||
-             send(c->fd, hello, sizeof *hello, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof *hello)
-        give_up(c, ECONNRESET);
-}
-
-/* True when rank 0 has answered. */
-static bool read_answer(struct candidate *c, const struct plait_tcp_id *id)
-{
-    struct plait_server_hello *hello = &c->handshake.server;
-    const ssize_t n = recv(c->fd, (char *)hello + c->got, sizeof *hello - c->got, MSG_DONTWAIT);
-
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return false;
-    if (n <= 0) {
-        give_up(c, n == 0 ? ECONNRESET : errno);
-        return false;
+    if (fd < 0 || (connect(fd, &p->address.any, plait_address_length(&p->address)) != 0 && errno != EINPROGRESS)) {
+        p->error = errno;
+        return PLAIT_ERR_PEER;
     }
-    c->got += (size_t)n;
-    const size_t magic = c->got < sizeof hello->magic ? c->got : sizeof hello->magic;
-    const bool ours = memcmp(hello->magic, PLAIT_HELLO_MAGIC, magic) == 0;
-    if (ours && (c->got < sizeof *hello || plait_server_hello_is_valid(id->secret, &c->handshake)))
-        return c->got == sizeof *hello;
-    c->pause = ours ? MOST_PAUSE : LONG_PAUSE; /* ours: comms made at the same time may share the ports */
-    give_up(c, EPROTO);
-    return false;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    const enum plait_status status = plait_frame_poll(&connected, 1, in_at_most(s, CONNECT_LIMIT));
+    if (status != PLAIT_OK) {
+        p->error = ETIMEDOUT;
+        return status == PLAIT_ERR_TIMEOUT ? PLAIT_ERR_PEER : status;
+    }
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &p->error, &(socklen_t){ sizeof p->error });
+    return p->error == 0 ? PLAIT_OK : PLAIT_ERR_PEER;
 }
 
-/* ---- All candidates -------------------------------------------------------------------------------------------- */
-
-/* Start the tries that are due, end those past their deadline. *until: the next such time. */
-static enum plait_status start_tries(struct search *s, double *until)
+/* Exchange hellos with the program that listens there. */
+static enum plait_status greet(struct search *s, struct probe *p, int fd)
 {
-    const double now = plait_clock();
+    struct plait_server_hello *hello = &s->h->server;
+    const size_t magic = sizeof hello->magic;
+    const double until = in_at_most(s, s->answer_limit);
+    enum plait_status status = plait_client_hello_make(&s->h->client);
 
-    for (unsigned i = 0; i < s->n; i++) {
-        struct candidate *c = &s->candidates[i];
-        if ((c->state == CONNECTING || c->state == GREETED) && now >= c->at)
-            give_up(c, ETIMEDOUT);
-        else if (c->state == IDLE && now >= c->at) {
-            const enum plait_status status = try_to_connect(c);
-            if (status != PLAIT_OK)
+    if (status == PLAIT_OK)
+        status = plait_frame_send(fd, &s->h->client, sizeof s->h->client, until);
+    if (status == PLAIT_OK)
+        status = plait_frame_receive(fd, hello, magic, until);
+    if (status == PLAIT_OK && memcmp(hello->magic, PLAIT_HELLO_MAGIC, magic) == 0) /* else it may say no more */
+        status = plait_frame_receive(fd, (char *)hello + magic, sizeof *hello - magic, until);
+    if (status == PLAIT_ERR_TIMEOUT)
+        s->next_limit = 2 * s->answer_limit < MOST_LIMIT ? 2 * s->answer_limit : MOST_LIMIT;
+    p->error = status == PLAIT_OK ? EPROTO : status == PLAIT_ERR_PEER ? ECONNRESET : 0;
+    const bool wrong = status == PLAIT_OK && !plait_server_hello_is_valid(s->id->secret, s->h);
+    return wrong || status == PLAIT_ERR_TIMEOUT ? PLAIT_ERR_PEER : status;
+}
+
+/* *out: the socket, or -1. */
+static enum plait_status find_at(struct search *s, struct probe *p, int *out)
+{
+    enum plait_status status = connect_to(s, p, out);
+
+    if (status == PLAIT_OK)
+        status = greet(s, p, *out);
+    if (status == PLAIT_OK)
+        return PLAIT_OK;
+    plait_descriptor_close(*out);
+    *out = -1;
+    return status;
+}
+
+/* ---- All probes ------------------------------------------------------------------------------------------------ */
+
+/* One round. An address that cannot be reached is tried at one port only. */
+static enum plait_status find_at_any(struct search *s, int *out)
+{
+    char address[PLAIT_ADDRESS_TEXT];
+
+    s->answer_limit = s->next_limit;
+    for (unsigned k = 0; k < s->naddress; k++)
+        for (unsigned i = 0; i < plait_tcp_id_nport(s->id) && plait_clock() < s->until; i++) {
+            union plait_address all[PLAIT_MOST_ADDRESSES];
+            plait_hosts_list(&s->id->hosts, plait_tcp_id_port(s->id, i), all);
+            struct probe p = { .address = all[k] };
+            const enum plait_status status = find_at(s, &p, out);
+            if (p.error == EPROTO || (i == 0 && s->best[k].error != EPROTO))
+                s->best[k] = p;
+            if (status == PLAIT_OK)
+                plait_log(PLAIT_LOG_INFO, "comm creation: rank 0 answers at %s, address %u of %u",
+                          plait_address_text(&p.address, true, address), k + 1, s->naddress);
+            if (status != PLAIT_ERR_PEER)
                 return status;
+            if (p.error == ETIMEDOUT || p.error == EHOSTUNREACH || p.error == ENETUNREACH)
+                break;
         }
-        *until = c->state != ANSWERED && c->at < *until ? c->at : *until;
-        s->polls[i] = (struct pollfd){ .fd = c->state != ANSWERED ? c->fd : -1,
-                                       .events = c->state == CONNECTING ? POLLOUT : POLLIN };
-    }
-    return PLAIT_OK;
-}
-
-/* *out: the earliest address at which rank 0 has answered; NULL: none until the deadline. */
-static enum plait_status search(struct search *s, double until, struct candidate **out)
-{
-    *out = NULL;
-    do {
-        double wake = until;
-        enum plait_status status = start_tries(s, &wake);
-        if (status != PLAIT_OK)
-            return status;
-        status = plait_frame_poll(s->polls, s->n, wake);
-        if (status != PLAIT_OK && status != PLAIT_ERR_TIMEOUT)
-            return status;
-        for (unsigned i = 0; i < s->n; i++) {
-            struct candidate *c = &s->candidates[i];
-            if (c->fd < 0 || s->polls[i].revents == 0)
-                continue;
-            if (c->state == CONNECTING)
-                greet(c);
-            else if (read_answer(c, s->id)) {
-                if (*out == NULL && plait_clock() + BETTER_LIMIT < until)
-                    until = plait_clock() + BETTER_LIMIT; /* for better addresses */
-                c->state = ANSWERED;
-                *out = *out == NULL || c->place < (*out)->place ? c : *out;
-            }
-        }
-    } while (plait_clock() < until && (*out == NULL || (*out)->place > 0));
-    return PLAIT_OK;
+    return PLAIT_ERR_PEER;
 }
 
 static bool is_loopback(const union plait_address *address)
@@ -203,22 +144,19 @@ static bool is_loopback(const union plait_address *address)
                                              : IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
 }
 
-/* Why rank 0 was not found: of each address what explains most, a wrong answer or else the first port's error. */
+/* Why rank 0 was not found. */
 static enum plait_status find_nothing(const struct search *s, const struct plait_bootstrap *b)
 {
     bool loopback = true;
     char why[400] = "", address[PLAIT_ADDRESS_TEXT];
 
-    for (unsigned i = 0; i < s->naddress; i++) {
-        const struct candidate *c = &s->candidates[i];
-        for (unsigned k = i; k < s->n && c->error != EPROTO; k += s->naddress)
-            c = s->candidates[k].error == EPROTO ? &s->candidates[k] : c;
-        loopback &= is_loopback(&c->address) && c->error != EPROTO;
-        plait_append(why, sizeof why, "; %s: %s", plait_address_text(&c->address, true, address),
-                     c->error == EPROTO
+    for (const struct probe *p = s->best; p < s->best + s->naddress; p++) {
+        loopback &= is_loopback(&p->address) && p->error != EPROTO;
+        plait_append(why, sizeof why, "; %s: %s", plait_address_text(&p->address, true, address),
+                     p->error == EPROTO
                          ? "not rank 0 of this comm, or with another secret, number of ranks or MASTER_ADDR"
-                     : c->error == 0 ? "it connects, but does not answer"
-                                     : strerror(c->error));
+                     : p->error == 0 ? "it connects, but does not answer"
+                                     : strerror(p->error));
     }
     if (loopback)
         plait_append(why, sizeof why,
@@ -230,26 +168,23 @@ static enum plait_status find_nothing(const struct search *s, const struct plait
 enum plait_status plait_tcp_find(const struct plait_tcp_id *id, const struct plait_bootstrap *b, double until,
                                  struct plait_handshake *h, int *out)
 {
-    struct search *s = begin_search(id);
-    struct candidate *c = NULL;
-    char address[PLAIT_ADDRESS_TEXT];
+    union plait_address all[PLAIT_MOST_ADDRESSES];
+    struct search s = { .id = id, .h = h, .until = until, .next_limit = ANSWER_LIMIT };
+    double pause = FIRST_PAUSE;
+    enum plait_status status;
 
     *out = -1;
-    if (s == NULL)
-        return plait_fail_memory("out of memory to look for rank 0 over TCP");
-    enum plait_status status = search(s, until, &c);
-    for (struct candidate *other = s->candidates; other < s->candidates + s->n; other++)
-        if (other != c && other->fd >= 0)
-            give_up(other, other->state == CONNECTING ? ETIMEDOUT : 0);
-    if (status == PLAIT_OK && c == NULL)
-        status = find_nothing(s, b);
-    if (status == PLAIT_OK) {
-        plait_log(PLAIT_LOG_INFO, "comm creation: rank %u reaches rank 0 at %s, the best that answers of %u addresses",
-                  b->rank, plait_address_text(&c->address, true, address), s->naddress);
-        *h = c->handshake;
-        *out = c->fd;
+    s.naddress = plait_hosts_list(&id->hosts, plait_tcp_id_port(id, 0), all);
+    for (unsigned k = 0; k < s.naddress; k++)
+        s.best[k] = (struct probe){ all[k], ETIMEDOUT };
+    while ((status = find_at_any(&s, out)) == PLAIT_ERR_PEER) {
+        status = plait_frame_poll(NULL, 0, in_at_most(&s, pause));
+        if (status != PLAIT_ERR_TIMEOUT)
+            return status;
+        if (plait_clock() >= until)
+            return find_nothing(&s, b);
+        pause = 2 * pause < MOST_PAUSE ? 2 * pause : MOST_PAUSE;
     }
-    free(s);
     return status;
 }
 
