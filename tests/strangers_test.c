@@ -203,7 +203,7 @@ static void stay_silent(const struct scene *s)
 
 static void connections_that_say_nothing_hold_nobody_up(void **state)
 {
-    meet_beside(stay_silent, 0, "one of which");
+    meet_beside(stay_silent, 0, "from 127.0.0.2");
     release();
 }
 
@@ -246,7 +246,7 @@ static void crowd(const struct scene *s)
 
 static void thousands_of_connections_do_not_take_all_descriptors(void **state)
 {
-    meet_beside(crowd, 32, "one of which");
+    meet_beside(crowd, 32, "from 127.0.0.2");
     release();
 }
 

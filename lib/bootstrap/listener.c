@@ -16,9 +16,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define CLIENT_LIMIT 5.0  /* seconds for a client to join */
-#define SILENT_TURN  0.02 /* seconds that a client keeps its slot while others wait, before its hello */
-#define TURN         0.12 /* the same after its hello */
+#define CLIENT_LIMIT 5.0 /* seconds for a client to join */
+#define TURN         0.1 /* the same while there is no room for others, which wait in the backlog */
 
 void plait_listener_init(struct plait_listener *l, const unsigned char *secret)
 {
@@ -43,18 +42,6 @@ void plait_listener_remove_all(struct plait_listener *l)
         plait_hang_up(l->sockets[--l->nsocket]);
 }
 
-unsigned plait_listener_watch(const struct plait_listener *l, struct pollfd polls[PLAIT_LISTENER_POLLS])
-{
-    unsigned n = 0;
-
-    for (unsigned i = 0; i < l->nsocket && !l->paused; i++)
-        polls[n++] = (struct pollfd){ .fd = l->sockets[i], .events = POLLIN };
-    for (unsigned i = 0; i < PLAIT_MOST_CLIENTS; i++)
-        if (l->clients[i].fd >= 0)
-            polls[n++] = (struct pollfd){ .fd = l->clients[i].fd, .events = POLLIN };
-    return n;
-}
-
 bool plait_peer_name(int fd, char out[PLAIT_ADDRESS_TEXT])
 {
     union plait_address a = { .any.sa_family = AF_UNSPEC };
@@ -76,8 +63,7 @@ bool plait_peer_name(int fd, char out[PLAIT_ADDRESS_TEXT])
 static const char *const refusals[] = {
     [PLAIT_REFUSED_NOTHING] = "said nothing",
     [PLAIT_REFUSED_CROWD] = "was one of too many",
-    [PLAIT_REFUSED_LEFT] =
-        "closed after rank 0's answer: it is of another comm, has another secret, or came by another address",
+    [PLAIT_REFUSED_LEFT] = "closed after rank 0's answer: it is of another comm, has another secret, or did not wait",
     [PLAIT_REFUSED_SLOW] = "took too long",
     [PLAIT_REFUSED_SECRET] = "did not know this comm's secret",
     [PLAIT_REFUSED_STRANGER] = "did not speak the protocol of this version of Plait",
@@ -85,82 +71,83 @@ static const char *const refusals[] = {
 
 static void refuse(struct plait_listener *l, struct plait_client *c, enum plait_refusal why)
 {
-    struct plait_source *s = l->sources;
-
-    while (s < l->sources + l->nsource && strcmp(s->from, c->from) != 0)
-        s++;
-    if (s == l->sources + PLAIT_MOST_SOURCES)
-        snprintf((--s)->from, sizeof s->from, "others");
-    else if (s == l->sources + l->nsource) {
-        l->nsource++;
-        memcpy(s->from, c->from, sizeof s->from);
+    if (l->refused++ == 0 || why > l->worst) {
+        l->worst = why;
+        memcpy(l->from, c->from, sizeof l->from);
     }
-    s->refused++;
-    s->worst = why > s->worst ? why : s->worst;
     plait_descriptor_close(c->fd);
     c->fd = -1;
-    l->paused = false;
+}
+
+/* False: there were none. */
+static bool refuse_all(struct plait_listener *l, enum plait_refusal why)
+{
+    bool some = false;
+
+    for (struct plait_client *c = l->clients; c < l->clients + PLAIT_MOST_CLIENTS; c++)
+        if (c->fd >= 0) {
+            refuse(l, c, why);
+            some = true;
+        }
+    return some;
 }
 
 void plait_listener_explain(const struct plait_listener *l, char *text, size_t size)
 {
-    const struct plait_source *worst = l->sources;
-
-    for (const struct plait_source *s = l->sources; s < l->sources + l->nsource; s++)
-        worst = s->worst > worst->worst ? s : worst;
-    if (worst->worst > PLAIT_REFUSED_NOTHING)
-        snprintf(text, size, "; refused connections: %u from %s, one of which %s", worst->refused, worst->from,
-                 refusals[worst->worst]);
+    if (l->worst > PLAIT_REFUSED_NOTHING)
+        snprintf(text, size, "; refused connections: %u; one from %s %s", l->refused, l->from, refusals[l->worst]);
 }
 
 /* ---- Clients ------------------------------------------------------------------------------------------------- */
 
-/* Evict the oldest client whose turn is over; NULL: there is none. */
-static struct plait_client *evict(struct plait_listener *l)
+/* The slot of the next client: free, or taken by the oldest one, whose turn may not be over yet. */
+static struct plait_client *next_slot(struct plait_listener *l)
 {
-    const double now = plait_clock();
-    struct plait_client *oldest = NULL;
+    struct plait_client *next = l->clients;
 
-    for (struct plait_client *c = l->clients; c < l->clients + PLAIT_MOST_CLIENTS; c++)
-        if (c->fd >= 0 && now - c->since > (c->greeted ? TURN : SILENT_TURN) &&
-            (oldest == NULL || c->since < oldest->since))
-            oldest = c;
-    if (oldest != NULL)
-        refuse(l, oldest, PLAIT_REFUSED_CROWD);
-    return oldest;
+    for (struct plait_client *c = l->clients; c < l->clients + PLAIT_MOST_CLIENTS && next->fd >= 0; c++)
+        if (c->fd < 0 || c->since < next->since)
+            next = c;
+    return next;
 }
 
-/* A slot that is free, or one that is taken; NULL: there is none. */
-static struct plait_client *find_slot(struct plait_listener *l, bool taken)
+static bool has_room(struct plait_listener *l)
 {
+    const struct plait_client *c = next_slot(l);
+
+    return c->fd < 0 || plait_clock() - c->since > TURN;
+}
+
+unsigned plait_listener_watch(struct plait_listener *l, struct pollfd polls[PLAIT_LISTENER_POLLS])
+{
+    const unsigned nsocket = has_room(l) ? l->nsocket : 0;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < nsocket; i++)
+        polls[n++] = (struct pollfd){ .fd = l->sockets[i], .events = POLLIN };
     for (unsigned i = 0; i < PLAIT_MOST_CLIENTS; i++)
-        if ((l->clients[i].fd >= 0) == taken)
-            return &l->clients[i];
-    return NULL;
+        if (l->clients[i].fd >= 0)
+            polls[n++] = (struct pollfd){ .fd = l->clients[i].fd, .events = POLLIN };
+    return n;
 }
 
 static enum plait_status accept_client(struct plait_listener *l, int listener)
 {
     const int one = 1;
 
-    if (poll(&(struct pollfd){ .fd = listener, .events = POLLIN }, 1, 0) <= 0)
-        return PLAIT_OK;
-    struct plait_client *c = find_slot(l, false);
-    c = c != NULL ? c : evict(l);
-    l->paused = c == NULL;
-    if (c == NULL)
+    if (!has_room(l))
         return PLAIT_OK;
     const int fd = plait_descriptor_keep(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), PLAIT_FOR_RANKS);
     const bool full = fd < 0 && (errno == EMFILE || errno == ENFILE);
-    if (full && find_slot(l, true) != NULL) {
-        l->paused = evict(l) == NULL; /* clients hold descriptors and will release them */
+    if (full && refuse_all(l, PLAIT_REFUSED_CROWD)) /* which frees descriptors */
         return PLAIT_OK;
-    }
-    l->paused = fd < 0; /* for a moment, so that a caller that goes on does not spin */
     if (full || (fd < 0 && (errno == ENOMEM || errno == ENOBUFS)))
         return plait_fail_errno(errno, "comm creation: rank 0 cannot accept the others' connections");
-    if (fd < 0) /* the client has left, or a network is down */
+    if (fd < 0) /* there is none, it has left, or a network is down */
         return PLAIT_OK;
+    struct plait_client *c = next_slot(l);
+    if (c->fd >= 0)
+        refuse(l, c, PLAIT_REFUSED_CROWD);
     *c = (struct plait_client){ .fd = -1, .since = plait_clock() };
     if (!plait_peer_name(fd, c->from)) {
         plait_descriptor_close(fd);
@@ -187,7 +174,6 @@ static void serve(struct plait_listener *l, struct plait_client *c, struct plait
     *request = c->request;
     *out = c->fd;
     c->fd = -1;
-    l->paused = false;
 }
 
 enum plait_status plait_listener_take(struct plait_listener *l, struct plait_join_request *request, int *out)
@@ -195,7 +181,6 @@ enum plait_status plait_listener_take(struct plait_listener *l, struct plait_joi
     enum plait_status status = PLAIT_OK;
 
     *out = -1;
-    l->paused = false;
     for (unsigned i = 0; i < l->nsocket && status == PLAIT_OK; i++)
         status = accept_client(l, l->sockets[i]);
     for (unsigned i = 0; i < PLAIT_MOST_CLIENTS && status == PLAIT_OK && *out < 0; i++)
@@ -206,14 +191,10 @@ enum plait_status plait_listener_take(struct plait_listener *l, struct plait_joi
 
 void plait_listener_close(struct plait_listener *l)
 {
-    for (unsigned i = 0; i < PLAIT_MOST_CLIENTS; i++)
-        if (l->clients[i].fd >= 0)
-            refuse(l, &l->clients[i], l->clients[i].greeted ? PLAIT_REFUSED_LEFT : PLAIT_REFUSED_NOTHING);
-    /* A rank tries several addresses and leaves all but one, so a client that only leaves may be a rank. */
-    for (const struct plait_source *s = l->sources; s < l->sources + l->nsource; s++)
-        plait_log(s->worst <= PLAIT_REFUSED_LEFT ? PLAIT_LOG_INFO : PLAIT_LOG_WARN,
-                  "comm creation: refused connections: %u from %s, one of which %s", s->refused, s->from,
-                  refusals[s->worst]);
+    refuse_all(l, PLAIT_REFUSED_NOTHING);
+    if (l->refused > 0) /* a client that only leaves may be a rank that did not get its answer in time */
+        plait_log(l->worst <= PLAIT_REFUSED_LEFT ? PLAIT_LOG_INFO : PLAIT_LOG_WARN,
+                  "comm creation: refused connections: %u; one from %s %s", l->refused, l->from, refusals[l->worst]);
     plait_listener_remove_all(l);
 }
 

@@ -28,8 +28,7 @@
 #define OTHERS_COME  2.0  /* seconds that it stays where ranks of another job come, too: nobody knows how many */
 #define TRIES_AGAIN  2.0  /* seconds that a rank tries again after rank 0 of this machine closed its connection */
 #define MORE         64   /* descriptors above the soft limit, for telling */
-#define LOOK_EVERY   0.1  /* seconds between checks for another process with this rank, and for slow clients */
-#define PAUSE_EVERY  0.02 /* the same, while there is no room for clients */
+#define LOOK_EVERY   0.05 /* seconds between checks for another process with this rank, and for slow clients */
 
 /* Seconds that a failed rank tells others why: at most the time for which it would have waited for them. */
 static double linger(const struct plait_bootstrap *b, enum plait_status why)
@@ -111,29 +110,27 @@ static enum plait_status join(const struct plait_rendezvous *r, const struct pla
     }
 }
 
-/* A client's rendezvous, or that of a second rank 0, which has an error of its own. */
+/* A client's rendezvous. */
 static enum plait_status attend(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
 {
     const struct plait_error mine = plait_star_own_error(b, own);
     const double until = plait_clock() + (own == PLAIT_OK ? b->limit : linger(b, own));
-    enum plait_status status = join(r, b, until, &b->star.root);
+    const enum plait_status status = join(r, b, until, &b->star.root);
 
     if (status == PLAIT_OK && own == PLAIT_OK) /* rank 0, whose error names the culprit, gives up 2 s earlier */
         return plait_star_read(b, &b->star, 0, NULL, 0, plait_clock() + b->limit + 2.0);
     if (status == PLAIT_OK)
         plait_star_tell_all(&b->star, b->nrank, &mine);
-    const enum plait_status stopped = status != PLAIT_OK ? plait_frame_check() : PLAIT_OK;
-    r->untold = stopped != PLAIT_OK || ((status == PLAIT_ERR_SYSTEM || status == PLAIT_ERR_NOMEM) && b->star.root < 0);
-    return stopped != PLAIT_OK ? stopped : status;
+    r->untold = status != PLAIT_OK && status != PLAIT_ERR_TIMEOUT && status != PLAIT_ERR_PEER;
+    return status;
 }
 
 /* ---- The server ------------------------------------------------------------------------------------------------ */
 
 /* Wait for clients, beside the first n sockets of `polls`. PLAIT_ERR_TIMEOUT: it is time to look after other things. */
-static enum plait_status wait_for_clients(const struct plait_rendezvous *r, struct pollfd *polls, uint32_t n,
-                                          double until)
+static enum plait_status wait_for_clients(struct plait_rendezvous *r, struct pollfd *polls, uint32_t n, double until)
 {
-    const double next = plait_clock() + (r->listener.paused ? PAUSE_EVERY : LOOK_EVERY);
+    const double next = plait_clock() + LOOK_EVERY;
 
     n += plait_listener_watch(&r->listener, polls + n);
     return plait_frame_poll(polls, n, next < until ? next : until);
@@ -310,18 +307,6 @@ static enum plait_status serve_all(struct plait_bootstrap *b, struct plait_rende
     return plait_restore_error(&mine);
 }
 
-/* Rank 0 cannot listen, and cannot tell the others, as they look for it elsewhere. */
-static enum plait_status fail_to_listen(const struct plait_tcp_id *id, int error)
-{
-    if (error == EADDRNOTAVAIL)
-        return plait_fail(PLAIT_ERR_ARG, "comm creation: no address of the id is one of this host; rank 0 must be on "
-                                         "the host where the id was made");
-    return plait_fail(PLAIT_ERR_ARG,
-                      "comm creation: all ports that this id takes of %u to %u are in use on this host; set others "
-                      "with MASTER_PORT, if the launcher uses it, or with PLAIT_PORTS",
-                      id->first_port, id->first_port + id->nport - 1u);
-}
-
 /* Returns 0 or an errno; plait_tcp_listen() has the meanings. */
 static int listen_at(struct plait_rendezvous *r, double until)
 {
@@ -332,24 +317,28 @@ static int listen_at(struct plait_rendezvous *r, double until)
     return plait_listener_add(&r->listener, name, r->name.length) ? 0 : errno;
 }
 
-/*
- * Rank 0 does not listen. If it has failed itself and another rank 0 listens, it joins that one, which tells all that
- * connect. If not, the port is in use: an error of its own.
- */
-static enum plait_status fail_to_serve(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own,
-                                       int error)
+/* Rank 0 cannot listen. EBUSY, EADDRNOTAVAIL: nor later, to tell the others. */
+static enum plait_status fail_to_listen(struct plait_rendezvous *r, int error)
 {
-    if (own != PLAIT_OK)
-        return error == EADDRINUSE ? attend(r, b, own) : own;
     const enum plait_status stopped = plait_frame_check();
-    r->untold = stopped != PLAIT_OK || (error != EADDRNOTAVAIL && error != EBUSY);
+
+    r->untold = stopped != PLAIT_OK || error != EBUSY;
     if (stopped != PLAIT_OK)
         return stopped;
-    if (!r->untold)
-        return fail_to_listen(r->tcp, error);
-    return error == EADDRINUSE
-               ? plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank 0, or the id is used twice")
-               : plait_fail_errno(error, "comm creation: no socket to reach the other ranks");
+    switch (error) {
+    case EADDRINUSE:
+        return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank 0, or the id is used twice");
+    case EADDRNOTAVAIL:
+        return plait_fail(PLAIT_ERR_ARG, "comm creation: no address of the id is one of this host; rank 0 must be on "
+                                         "the host where the id was made");
+    case EBUSY:
+        return plait_fail(PLAIT_ERR_ARG,
+                          "comm creation: all ports that this id takes of %u to %u are in use on this host; set others "
+                          "with MASTER_PORT, if the launcher uses it, or with PLAIT_PORTS",
+                          r->tcp->first_port, r->tcp->first_port + r->tcp->nport - 1u);
+    default:
+        return plait_fail_errno(error, "comm creation: no socket to reach the other ranks");
+    }
 }
 
 static enum plait_status run_server(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
@@ -357,7 +346,9 @@ static enum plait_status run_server(struct plait_rendezvous *r, struct plait_boo
     plait_listener_init(&r->listener, r->tcp != NULL ? r->tcp->secret : NULL);
     const double most = own == PLAIT_OK ? b->limit : linger(b, own);
     const int error = listen_at(r, plait_clock() + most);
-    const enum plait_status status = error == 0 ? serve_all(b, r, own) : fail_to_serve(r, b, own, error);
+    const enum plait_status status = error == 0        ? serve_all(b, r, own)
+                                     : own != PLAIT_OK ? own
+                                                       : fail_to_listen(r, error);
     plait_listener_close(&r->listener);
     return status;
 }
