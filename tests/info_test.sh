@@ -161,6 +161,12 @@ wrong_command_lines_are_named() {
         says 2 '--last 1025: must be at most 1024' --dump 1 --last 1025 &&
         says 2 "give it alone" --json --features
 }
+a_new_secret_is_for_its_owner_alone_and_replaces_none() {
+    mkdir "$room/home" && HOME=$room/home says 0 "^$room/home/.plait-secret: a new secret" --make-secret &&
+        [ "$(stat -c %a "$room/home/.plait-secret")" = 600 ] && grep -qx '[0-9a-f]\{64\}' "$room/home/.plait-secret" &&
+        cp "$room/home/.plait-secret" "$room/first" && HOME=$room/home says 1 'is there already' --make-secret &&
+        cmp "$room/home/.plait-secret" "$room/first" && HOME= says 1 'HOME is not set' --make-secret
+}
 help_lists_every_option() {
     says 0 '^Usage: plait-info ' --help && says 0 '^      --explain ' --help && says 0 '^  -d, --datatype TYPE ' --help && says 0 '^      --help ' -h && [ "$(grep -c -- --version "$room/out")" = 1 ]
 }

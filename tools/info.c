@@ -18,16 +18,19 @@
 
 #include <plait/comm.h>
 #include <plait/config.h>
-#include <plait/launch.h>
 #include <plait/memory.h>
 #include <plait/plan.h>
 #include <plait/topology.h>
 #include <plait/version.h>
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 static bool show_features, show_json, show_config, show_topology, show_algorithms, explain, crossings, inplace,
     reproducible, make_secret, peers, show_nccl;
@@ -369,17 +372,33 @@ static void check_dump(void)
         option_misuse("--dump %s: must be a process ID", dump);
 }
 
-/* Print the file's name; the secret itself is not printed. */
+/* Write a file that libplait reads (lib/bootstrap/id.c) and print its name; the secret itself is not printed. */
 static bool print_new_secret(void)
 {
-    char path[512];
-    const bool ok = plait_secret_make(path, sizeof path) == PLAIT_OK;
+    const char *home = getenv("HOME");
+    unsigned char random[32];
+    char path[512], text[2 * sizeof random + 2];
 
-    if (ok)
+    if (home == NULL || home[0] == '\0' || (size_t)snprintf(path, sizeof path, "%s/.plait-secret", home) >= sizeof path)
+        return complain("HOME is not set, or too long: there is no directory for .plait-secret");
+    if (getrandom(random, sizeof random, 0) != sizeof random)
+        return complain("no random bytes for a secret: %s", strerror(errno));
+    for (unsigned i = 0; i < sizeof random; i++)
+        sprintf(text + 2 * i, "%02x", random[i]);
+    strcat(text, "\n");
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == EEXIST)
+        return complain("%s is there already; remove it first to make a new secret", path);
+    const bool written = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    if (!written)
+        complain("%s: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    if (fd >= 0 && !written)
+        unlink(path);
+    if (written)
         printf("%s: a new secret; copy it to hosts that do not share this home directory\n", path);
-    else
-        complain("%s", plait_last_error());
-    return ok;
+    return written;
 }
 
 static int command(int argc, char **argv)

@@ -79,16 +79,6 @@ PLAIT_API enum plait_status plait_unique_id_exchange(uint32_t rank, uint32_t nra
                                                                                     size_t bytes, void *all),
                                                      void *context, struct plait_unique_id *out);
 
-/**
- * Write a new secret to ~/.plait-secret, with mode 0600, for launchers over several hosts; copy it to hosts that do not
- * share the home directory. An existing file stays.
- *
- * path    [room] its name
- * Thread: any
- * Errors: PLAIT_ERR_CONFIG (there is a file, or no home directory), PLAIT_ERR_SYSTEM
- */
-PLAIT_API enum plait_status plait_secret_make(char *path, size_t room);
-
 #ifdef __cplusplus
 }
 #endif

@@ -159,19 +159,6 @@ void plait_mac(const unsigned char secret[PLAIT_SECRET_BYTES], const char *use, 
 
 /* ---- The secret of a user -------------------------------------------------------------------------------------- */
 
-#define NAME ".plait-secret"
-
-static enum plait_status find_path(char *out, size_t room)
-{
-    const char *home = getenv("HOME");
-
-    if (home == NULL || home[0] == '\0')
-        return plait_fail(PLAIT_ERR_CONFIG, "no home directory for " NAME ": HOME is not set");
-    if ((size_t)snprintf(out, room, "%s/" NAME, home) >= room)
-        return plait_fail(PLAIT_ERR_CONFIG, "the name of %.60s.../" NAME " is too long", home);
-    return PLAIT_OK;
-}
-
 bool plait_secret_trim(char *text)
 {
     const char *start = plait_trim(text);
@@ -199,16 +186,16 @@ static enum plait_status check_file(int fd, const char *path)
 /* "" where there is no file. */
 static enum plait_status read_file(char *text, size_t room)
 {
+    const char *home = getenv("HOME");
     char path[512];
-    enum plait_status status = find_path(path, sizeof path);
 
     text[0] = '\0';
-    if (status != PLAIT_OK) /* no home directory, no secret */
-        return PLAIT_OK;
+    if (home == NULL || (size_t)snprintf(path, sizeof path, "%s/.plait-secret", home) >= sizeof path)
+        return PLAIT_OK; /* no home directory, no secret */
     const int fd = plait_descriptor_keep(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), "a secret");
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR ? PLAIT_OK : plait_fail_errno(errno, "%s", path);
-    status = check_file(fd, path);
+    enum plait_status status = check_file(fd, path);
     const ssize_t n = status == PLAIT_OK ? read(fd, text, room - 1) : 0;
     text[n > 0 ? n : 0] = '\0';
     plait_descriptor_close(fd);
@@ -232,31 +219,6 @@ enum plait_status plait_secret_find(const struct plait_config *config, unsigned 
     *found = text[0] != '\0';
     if (status == PLAIT_OK)
         plait_mac(none, "a user's secret", text, strlen(text), out);
-    explicit_bzero(text, sizeof text);
-    return status;
-}
-
-enum plait_status plait_secret_make(char *path, size_t room)
-{
-    unsigned char random[PLAIT_SECRET_BYTES];
-    char text[2 * PLAIT_SECRET_BYTES + 2];
-    enum plait_status status = find_path(path, room);
-
-    if (status == PLAIT_OK)
-        status = plait_random(random, sizeof random, "a secret");
-    if (status != PLAIT_OK)
-        return status;
-    for (unsigned i = 0; i < sizeof random; i++)
-        sprintf(text + 2 * i, "%02x", random[i]);
-    strcat(text, "\n");
-    const int fd = plait_descriptor_keep(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), "a secret");
-    if (fd < 0 && errno == EEXIST)
-        return plait_fail(PLAIT_ERR_CONFIG, "%s is there already; remove it first to make a new secret", path);
-    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
-        status = plait_fail_errno(errno, "%s", path);
-    plait_descriptor_close(fd);
-    if (fd >= 0 && status != PLAIT_OK)
-        unlink(path);
     explicit_bzero(text, sizeof text);
     return status;
 }
