@@ -14,7 +14,6 @@
 #include "bootstrap/hosts.h"
 #include "bootstrap/id.h"
 
-#include <plait/config.h>
 #include <plait/launch.h>
 
 #include <arpa/inet.h>
@@ -377,10 +376,8 @@ static int choose_beside_bridges(struct scene *s)
         usleep(10000);
     }
     CHECK(strcmp(plait_address_text(&all[0], false, first), "10.66.0.7") == 0);
-    CHECK(plait_config_set("PLAIT_IFNAME", "nope", "NCCL_SOCKET_IFNAME") == PLAIT_OK);
     CHECK(plait_hosts_find("nope", &found) == PLAIT_ERR_CONFIG);
-    CHECK(strstr(plait_last_error(), "NCCL_SOCKET_IFNAME='nope'") != NULL);
-    CHECK(strstr(plait_last_error(), "PLAIT_IFNAME='") == NULL);
+    CHECK(strstr(plait_last_error(), "PLAIT_IFNAME or NCCL_SOCKET_IFNAME='nope'") != NULL);
     return 0;
 }
 

@@ -2,8 +2,8 @@
 #include "child.h"
 #include "unit.h"
 
-#include "base/config.h"
 #include "base/log.h"
+#include "config_text.h"
 
 #include <plait/topology.h>
 #include <plait/version.h>
@@ -48,7 +48,7 @@ static void write_file(char *path, const char *text)
 
 static enum plait_status load_text(const char *text, struct plait_config *out)
 {
-    return plait_config_parse("f.conf", text, strlen(text), out);
+    return config_parse("f.conf", text, strlen(text), out);
 }
 
 static void assert_says(const char *part)
@@ -263,7 +263,7 @@ static void broken_lines_are_named(void **state)
     assert_refused("PLAIT_CONFIG=x", "can only be set in the environment");
     memset(line + strlen(line), 'a', 380);
     assert_refused(line, expected);
-    assert_int_equal(plait_config_parse("f", "A\0B", 3, &c), PLAIT_ERR_CONFIG);
+    assert_int_equal(config_parse("f", "A\0B", 3, &c), PLAIT_ERR_CONFIG);
     assert_says("f: a NUL byte");
 }
 
@@ -430,7 +430,7 @@ static void any_file_is_parsed_safely(void **state)
             else
                 n += (size_t)snprintf(text + n, sizeof text - n, "%s", p);
         }
-        status = plait_config_parse("f", text, n, &c);
+        status = config_parse("f", text, n, &c);
         assert_true(status == PLAIT_OK || status == PLAIT_ERR_CONFIG);
     }
 }

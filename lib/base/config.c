@@ -285,24 +285,6 @@ enum plait_status plait_config_load(struct plait_config *out)
     return status;
 }
 
-enum plait_status plait_config_parse(const char *path, const char *text, size_t bytes, struct plait_config *out)
-{
-    struct reading r;
-    enum plait_status status = begin(&r);
-
-    r.path = path;
-    r.text = strndup(text, bytes);
-    if (status == PLAIT_OK)
-        status =
-            r.text != NULL ? check_text(&r, bytes) : plait_fail_memory("no memory for %zu bytes of %s", bytes, path);
-    if (status == PLAIT_OK)
-        status = gather_file(&r);
-    if (status == PLAIT_OK)
-        status = parse_all(&r, out);
-    end(&r);
-    return status;
-}
-
 const struct plait_fork_module plait_config_fork = { .lock = &given_lock };
 
 enum plait_status plait_config_set(const char *name, const char *value, const char *origin)
@@ -354,15 +336,4 @@ enum plait_status plait_config_get(size_t i, struct plait_setting *out)
     }
     end(&r);
     return status;
-}
-
-void plait_config_variable(const char *name, char out[PLAIT_VARIABLE])
-{
-    const struct plait_config_row *row = find_row(name);
-    struct plait_setting s;
-
-    snprintf(out, PLAIT_VARIABLE, "%s", name);
-    if (row != NULL && plait_config_get((size_t)(row - plait_config_rows), &s) == PLAIT_OK &&
-        strspn(s.origin, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == strlen(s.origin))
-        snprintf(out, PLAIT_VARIABLE, "%.63s", s.origin);
 }

@@ -77,19 +77,6 @@ struct plait_config {
  */
 enum plait_status plait_config_load(struct plait_config *out);
 
-/*
- * The same without the environment: parse the contents of a file, `text` [bytes]. `path` names the file in errors. Safe
- * for any input; logs nothing.
- */
-enum plait_status plait_config_parse(const char *path, const char *text, size_t bytes, struct plait_config *out);
-
-/*
- * For texts: the variable from which this setting has its value. Another one if plait_config_set() gave that as the
- * origin, as NCCL_SOCKET_IFNAME; else `name`.
- */
-#define PLAIT_VARIABLE 64
-void plait_config_variable(const char *name, char out[PLAIT_VARIABLE]);
-
 /* One table (config_rows.c) defines every setting: variable, default, text, offset in struct plait_config, parser. */
 struct plait_config_row {
     const char *name, *initial, *text;

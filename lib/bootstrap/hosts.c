@@ -2,7 +2,6 @@
 #include "hosts.h"
 
 #include "base/ascii.h"
-#include "base/config.h"
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -160,6 +159,8 @@ static enum kind kind_of(const struct ifaddrs *i)
     return plait_ifname_matches(BRIDGES, i->ifa_name) ? BRIDGE : DEVICE;
 }
 
+#define IFNAME "PLAIT_IFNAME or NCCL_SOCKET_IFNAME" /* the variables of `list` */
+
 /* ---- Addresses of this host ----------------------------------------------------------------------------------- */
 
 #define MOST_FOUND 64
@@ -218,14 +219,13 @@ static void append(char *list, size_t room, const struct found *f, const char *w
 enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out)
 {
     struct found found[MOST_FOUND];
-    char taken[512] = "", left[512] = "", variable[PLAIT_VARIABLE];
+    char taken[512] = "", left[512] = "";
     unsigned nfound, n = 0;
     const enum plait_status status = find_all(found, &nfound);
 
     if (status != PLAIT_OK)
         return status;
     memset(out, 0, sizeof *out);
-    plait_config_variable("PLAIT_IFNAME", variable);
     for (const struct found *f = found; f < found + nfound; f++) {
         const bool meant = list[0] == '\0' || plait_ifname_matches(list, f->name);
         /* Loopback is usable if `list` names it or there is no other address. */
@@ -240,10 +240,10 @@ enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out)
     }
     if (n == 0)
         return plait_fail(PLAIT_ERR_CONFIG,
-                          "no interface for other hosts: %s='%s' leaves none of this host's, which are:%s; "
+                          "no interface for other hosts: " IFNAME "='%s' leaves none of this host's, which are:%s; "
                           "set it to the start of a name, =NAME, or ^NAME to exclude one",
-                          variable, list, left[0] != '\0' ? left : " none");
-    plait_log(PLAIT_LOG_INFO, "addresses for other hosts (%s='%s'):%s%s%s", variable, list, taken,
+                          list, left[0] != '\0' ? left : " none");
+    plait_log(PLAIT_LOG_INFO, "addresses for other hosts (" IFNAME "='%s'):%s%s%s", list, taken,
               left[0] != '\0' ? "; left out:" : "", left);
     return PLAIT_OK;
 }
@@ -269,12 +269,11 @@ static void warn_of_faster(const struct found *found, unsigned nfound, const cha
 void plait_hosts_devices(const char *list, const struct plait_hosts *met, char out[PLAIT_DEVICES_TEXT])
 {
     struct found found[MOST_FOUND];
-    char variable[PLAIT_VARIABLE], devices[PLAIT_DEVICES_TEXT + 1] = "=";
+    char devices[PLAIT_DEVICES_TEXT + 1] = "=";
     uint32_t fastest = 0;
     unsigned nfound;
 
     out[0] = '\0';
-    plait_config_variable("PLAIT_IFNAME", variable);
     if (find_all(found, &nfound) != PLAIT_OK)
         return;
     for (const struct found *f = found; f < found + nfound; f++) {
@@ -293,7 +292,7 @@ void plait_hosts_devices(const char *list, const struct plait_hosts *met, char o
         warn_of_faster(found, nfound, devices, fastest);
     if (out[0] != '\0')
         plait_log(PLAIT_LOG_INFO, "data for other hosts goes over %s: %s", out,
-                  list[0] != '\0' ? variable : "there the ranks met");
+                  list[0] != '\0' ? IFNAME : "there the ranks met");
     else if (list[0] != '\0')
-        plait_log(PLAIT_LOG_WARN, "%s='%s' leaves no interface for data to other hosts: UCX chooses", variable, list);
+        plait_log(PLAIT_LOG_WARN, IFNAME "='%s' leaves no interface for data to other hosts: UCX chooses", list);
 }

@@ -2,7 +2,7 @@
 /* The configuration file and every setting's parser: values are in range, errors name the file and a setting. */
 #include "fuzz.h"
 
-#include "base/config.h"
+#include "../config_text.h"
 #include "base/log.h"
 
 #include <plait/coll.h>
@@ -43,7 +43,7 @@ static void must_mean_the_same(const uint8_t *data, size_t size, const struct pl
     if (size > 0)
         memcpy(text + sizeof comment - 1, data, size);
     text[sizeof comment - 1 + size] = '\n';
-    MUST(plait_config_parse("f", text, sizeof comment + size, &c) == PLAIT_OK);
+    MUST(config_parse("f", text, sizeof comment + size, &c) == PLAIT_OK);
     MUST(memcmp(&c, want, sizeof c) == 0);
     free(text);
 }
@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     memset(&c, 0x5a, sizeof c);
     untouched = c;
-    const enum plait_status status = plait_config_parse("f", (const char *)data, size, &c);
+    const enum plait_status status = config_parse("f", (const char *)data, size, &c);
     if (status == PLAIT_OK) {
         must_be_in_range(&c);
         must_mean_the_same(data, size, &c);
