@@ -141,13 +141,13 @@ static void a_process_that_does_not_say_which_rank_it_is_counts_for_nothing(void
     struct scene *s = open_scene();
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     const size_t n = strlen((const char *)s->id.bytes);
-    int silent[48];
+    int silent[12];
 
     memcpy(address.sun_path + 1, s->id.bytes, n);
     start(s, 0, NULL);
     start(s, 1, NULL);
     wait_for_sockets(s, 2);
-    for (unsigned i = 0; i < 2 * 48; i++) { /* half of them leave */
+    for (unsigned i = 0; i < 2 * 12; i++) { /* half of them leave */
         const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_int_equal(
             connect(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)), 0);
@@ -165,7 +165,7 @@ static void a_process_that_does_not_say_which_rank_it_is_counts_for_nothing(void
         if (s->status[r] != PLAIT_OK)
             fail_msg("rank %u: %s", r, s->text[r]);
     }
-    for (unsigned i = 0; i < 48; i++)
+    for (unsigned i = 0; i < 12; i++)
         close(silent[i]);
     munmap(s, sizeof *s);
 }

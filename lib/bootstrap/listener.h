@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rank 0's listening sockets, Unix or TCP, and the clients that have connected and not yet joined as ranks.
+ * Rank 0's listening sockets, Unix or TCP, and the handshake with the clients that connect.
  *
- * Any process can connect over TCP, and any of this user's on one machine. So rank 0 never waits for one connection: it
- * talks to PLAIT_MOST_CLIENTS at a time and gives each CLIENT_LIMIT seconds to send a fixed number of bytes, or TURN if
- * others wait. A rank that was refused connects again, since it counts only once rank 0 has acknowledged it. Refused
- * connections are counted, and logged at the end.
+ * Any process can connect over TCP, and any of this user's on one machine. So rank 0 gives each CLIENT_LIMIT to send a
+ * fixed number of bytes, one client after the other; the others wait in the backlog. A rank that was refused connects
+ * again, since it counts only once rank 0 has acknowledged it. Refused connections are counted, and logged at the end.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_LISTENER_H
 #define PLAIT_LIB_BOOTSTRAP_LISTENER_H
@@ -59,59 +58,44 @@ void plait_join_request_sign(const unsigned char *secret, const struct plait_han
 /* ---- Rank 0's end ------------------------------------------------------------------------------------------- */
 
 enum plait_refusal {                        /* why a client is refused, in the order of suspicion */
-                     PLAIT_REFUSED_NOTHING, /* it left without a word */
-                     PLAIT_REFUSED_CROWD,   /* others waited */
+                     PLAIT_REFUSED_NOTHING, /* it left without a word, or with too few */
                      PLAIT_REFUSED_LEFT,    /* it left after rank 0's hello */
                      PLAIT_REFUSED_SLOW,
                      PLAIT_REFUSED_SECRET,   /* its request has a wrong MAC or wrong fields */
                      PLAIT_REFUSED_STRANGER, /* it speaks another protocol */
 };
 
-struct plait_client { /* a connection that has not yet joined as a rank */
-    int fd;           /* -1: none */
-    bool greeted;     /* its hello has arrived */
-    double since;
-    size_t got;                    /* bytes received of its next message */
-    char from[PLAIT_ADDRESS_TEXT]; /* its address or process */
-    struct plait_handshake handshake;
-    struct plait_join_request request;
-};
-
-/* Read the bytes that have arrived. PLAIT_IN_PROGRESS: more are to come; PLAIT_OK: a rank; else *why it is refused. */
-enum plait_status plait_client_advance(struct plait_client *client, const unsigned char *secret,
-                                       enum plait_refusal *why);
+/*
+ * greet: exchange hellos with a client, which the request to join follows over TCP. admit: read the request and
+ * acknowledge it. PLAIT_ERR_PEER: the client is refused, for *why; other errors are rank 0's own.
+ */
+enum plait_status plait_client_greet(int fd, const unsigned char *secret, double until, struct plait_handshake *h,
+                                     enum plait_refusal *why);
+enum plait_status plait_client_admit(int fd, const unsigned char *secret, double until, const struct plait_handshake *h,
+                                     struct plait_join_request *request, enum plait_refusal *why);
 
 /* ---- The listener ---------------------------------------------------------------------------------------------- */
-
-#define PLAIT_MOST_CLIENTS   16
-#define PLAIT_LISTENER_POLLS (PLAIT_MOST_ADDRESSES + PLAIT_MOST_CLIENTS)
 
 struct plait_listener {
     const unsigned char *secret; /* NULL: Unix sockets */
     int sockets[PLAIT_MOST_ADDRESSES];
     unsigned nsocket;
-    struct plait_client clients[PLAIT_MOST_CLIENTS];
     unsigned refused; /* connections; `worst` of them, from `from` */
     enum plait_refusal worst;
     char from[PLAIT_ADDRESS_TEXT];
 };
 
-void plait_listener_init(struct plait_listener *l, const unsigned char *secret);
-
 /* Listen at an address; false with errno. */
 bool plait_listener_add(struct plait_listener *l, const struct sockaddr *address, socklen_t length);
 void plait_listener_remove_all(struct plait_listener *l);
 
-/* The sockets to poll, and how many: when one is ready, or every 0.05 s, take() is due. */
-unsigned plait_listener_watch(struct plait_listener *l, struct pollfd polls[PLAIT_LISTENER_POLLS]);
-
 /*
- * Accept connections, refuse clients, take one rank. *out is its socket, and `request` what it says; -1: none
- * is ready. An error: this process has no descriptor for them.
+ * Accept a connection of each socket, until one is a rank's. *out is its socket, and `request` what it says; -1: there
+ * was none. An error is rank 0's own.
  */
 enum plait_status plait_listener_take(struct plait_listener *l, struct plait_join_request *request, int *out);
 
-/* Refuse the clients, log how many were refused, close the sockets. */
+/* Log how many were refused, close the sockets. */
 void plait_listener_close(struct plait_listener *l);
 
 /* Add a refused connection to an error's text; nothing if there are none. */

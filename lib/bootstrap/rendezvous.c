@@ -28,7 +28,7 @@
 #define OTHERS_COME  2.0  /* seconds that it stays where ranks of another job come, too: nobody knows how many */
 #define TRIES_AGAIN  2.0  /* seconds that a rank tries again after rank 0 of this machine closed its connection */
 #define MORE         64   /* descriptors above the soft limit, for telling */
-#define LOOK_EVERY   0.05 /* seconds between checks for another process with this rank, and for slow clients */
+#define LOOK_EVERY   0.1  /* seconds between checks for another process with this rank */
 
 /* Seconds that a failed rank tells others why: at most the time for which it would have waited for them. */
 static double linger(const struct plait_bootstrap *b, enum plait_status why)
@@ -128,11 +128,13 @@ static enum plait_status attend(struct plait_rendezvous *r, struct plait_bootstr
 /* ---- The server ------------------------------------------------------------------------------------------------ */
 
 /* Wait for clients, beside the first n sockets of `polls`. PLAIT_ERR_TIMEOUT: it is time to look after other things. */
-static enum plait_status wait_for_clients(struct plait_rendezvous *r, struct pollfd *polls, uint32_t n, double until)
+static enum plait_status wait_for_clients(const struct plait_listener *l, struct pollfd *polls, uint32_t n,
+                                          double until)
 {
     const double next = plait_clock() + LOOK_EVERY;
 
-    n += plait_listener_watch(&r->listener, polls + n);
+    for (unsigned i = 0; i < l->nsocket; i++)
+        polls[n++] = (struct pollfd){ .fd = l->sockets[i], .events = POLLIN };
     return plait_frame_poll(polls, n, next < until ? next : until);
 }
 
@@ -204,7 +206,7 @@ static enum plait_status meet_next(struct plait_bootstrap *b, struct plait_rende
     struct plait_join_request who;
     int fd;
 
-    enum plait_status status = wait_for_clients(r, peers, b->nrank, until);
+    enum plait_status status = wait_for_clients(&r->listener, peers, b->nrank, until);
     if (status != PLAIT_OK && status != PLAIT_ERR_TIMEOUT)
         return status;
     const enum plait_status claimed = plait_claim_check(&b->nodes.claim, b->rank);
@@ -238,14 +240,15 @@ static void refuse_late(struct plait_bootstrap *b, struct plait_rendezvous *r, u
                  until = plait_clock() + (shared && most > OTHERS_COME ? OTHERS_COME : most);
 
     while ((shared || told < b->nrank) && plait_clock() < until) {
-        struct pollfd polls[PLAIT_LISTENER_POLLS];
+        struct pollfd polls[PLAIT_MOST_ADDRESSES];
         struct plait_join_request who;
         int fd;
-        const enum plait_status status = wait_for_clients(r, polls, 0, until);
+        enum plait_status status = wait_for_clients(&r->listener, polls, 0, until);
+        if (status == PLAIT_OK)
+            status = plait_listener_take(&r->listener, &who, &fd);
         if (status != PLAIT_OK && status != PLAIT_ERR_TIMEOUT)
             return;
-        plait_listener_take(&r->listener, &who, &fd);
-        if (fd < 0)
+        if (status != PLAIT_OK || fd < 0)
             continue;
         plait_frame_write_error(fd, why, plait_clock() + PLAIT_TELL);
         plait_descriptor_close(fd);
@@ -285,12 +288,12 @@ static enum plait_status serve_all(struct plait_bootstrap *b, struct plait_rende
     enum plait_status status = own;
     uint32_t joined = 1;
 
-    b->star.peers = malloc((b->nrank + PLAIT_LISTENER_POLLS) * sizeof *b->star.peers);
+    b->star.peers = malloc((b->nrank + PLAIT_MOST_ADDRESSES) * sizeof *b->star.peers);
     for (uint32_t k = 0; b->star.peers != NULL && k < b->nrank; k++)
         b->star.peers[k] = (struct pollfd){ .fd = -1, .events = POLLIN };
     if (status == PLAIT_OK && b->star.peers == NULL)
         status = plait_fail_memory("out of memory for %u ranks", b->nrank);
-    const size_t polls = b->nrank + r->listener.nsocket + PLAIT_MOST_CLIENTS; /* the limit holds for poll(), too */
+    const size_t polls = b->nrank + r->listener.nsocket; /* the limit holds for poll(), too */
     if (status == PLAIT_OK && plait_limit(RLIMIT_NOFILE) < polls)
         status = plait_fail_errno(EMFILE, "comm creation: rank 0 needs %zu descriptors to meet the others", polls);
     const bool failed = status != PLAIT_OK;
@@ -343,7 +346,7 @@ static enum plait_status fail_to_listen(struct plait_rendezvous *r, int error)
 
 static enum plait_status run_server(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
 {
-    plait_listener_init(&r->listener, r->tcp != NULL ? r->tcp->secret : NULL);
+    r->listener = (struct plait_listener){ .secret = r->tcp != NULL ? r->tcp->secret : NULL };
     const double most = own == PLAIT_OK ? b->limit : linger(b, own);
     const int error = listen_at(r, plait_clock() + most);
     const enum plait_status status = error == 0        ? serve_all(b, r, own)

@@ -54,17 +54,15 @@ static void exchange(struct plait_bootstrap *b)
 
 static enum plait_status join_with(struct plait_bootstrap *b, int fd, uint32_t *joined)
 {
-    struct plait_client client = { .fd = fd };
+    struct plait_join_request request;
     enum plait_refusal why;
-    enum plait_status status;
 
-    while ((status = plait_client_advance(&client, NULL, &why)) == PLAIT_IN_PROGRESS)
-        ;
-    if (status != PLAIT_OK) { /* it counts for nothing */
+    if (plait_client_admit(fd, NULL, plait_clock() + 30, NULL, &request, &why) !=
+        PLAIT_OK) { /* it counts for nothing */
         close(fd);
         return PLAIT_OK;
     }
-    return add_rank(b, fd, &client.request, joined);
+    return add_rank(b, fd, &request, joined);
 }
 
 static void as_root(const uint8_t *data, size_t size, size_t cut)

@@ -22,15 +22,18 @@ static int socket_with(int ends[2], const uint8_t *data, size_t size)
 
 static void to_rank_0(const uint8_t *data, size_t size)
 {
-    struct plait_client g = { .fd = -1 };
+    struct plait_handshake h;
+    struct plait_join_request request;
     enum plait_refusal why = PLAIT_REFUSED_SLOW;
     int ends[2];
 
-    g.fd = socket_with(ends, data, size);
-    MUST(plait_client_advance(&g, secret, &why) != PLAIT_OK);
+    socket_with(ends, data, size);
     shutdown(ends[1], SHUT_WR);
-    MUST(plait_client_advance(&g, secret, &why) != PLAIT_OK);
-    MUST(why <= PLAIT_REFUSED_STRANGER);
+    enum plait_status status = plait_client_greet(ends[0], secret, plait_clock() + 30, &h, &why);
+    MUST(status == PLAIT_OK || status == PLAIT_ERR_PEER);
+    if (status == PLAIT_OK)
+        status = plait_client_admit(ends[0], secret, plait_clock() + 30, &h, &request, &why);
+    MUST(status == PLAIT_ERR_PEER && why <= PLAIT_REFUSED_STRANGER && why != PLAIT_REFUSED_SLOW);
     close(ends[0]);
     close(ends[1]);
 }
@@ -38,23 +41,22 @@ static void to_rank_0(const uint8_t *data, size_t size)
 /* The input is the request to join, but for its MAC. */
 static void with_the_secret(const uint8_t *data, size_t size)
 {
-    struct plait_client g = { .fd = -1 };
-    struct plait_handshake h;
-    struct plait_join_request request = { 0 };
-    enum plait_refusal why = PLAIT_REFUSED_SLOW;
+    struct plait_handshake h, own;
+    struct plait_join_request request = { 0 }, got;
+    enum plait_refusal why;
     const size_t most = offsetof(struct plait_join_request, mac), fields = size < most ? size : most;
     int ends[2];
 
     MUST(plait_client_hello_make(&h.client) == PLAIT_OK);
-    g.fd = socket_with(ends, (const uint8_t *)&h.client, sizeof h.client);
-    MUST(plait_client_advance(&g, secret, &why) == PLAIT_IN_PROGRESS);
+    const int fd = socket_with(ends, (const uint8_t *)&h.client, sizeof h.client);
+    MUST(plait_client_greet(fd, secret, plait_clock() + 30, &own, &why) == PLAIT_OK);
     MUST(recv(ends[1], &h.server, sizeof h.server, MSG_DONTWAIT) == sizeof h.server);
     MUST(plait_server_hello_is_valid(secret, &h));
     memcpy(&request, data, fields);
     plait_join_request_sign(secret, &h, &request);
     MUST(send(ends[1], &request, sizeof request, MSG_NOSIGNAL) == sizeof request);
-    const enum plait_status status = plait_client_advance(&g, secret, &why);
-    MUST(status == PLAIT_OK && g.request.rank == request.rank && g.request.nrank == request.nrank);
+    MUST(plait_client_admit(fd, secret, plait_clock() + 30, &own, &got, &why) == PLAIT_OK);
+    MUST(got.rank == request.rank && got.nrank == request.nrank);
     close(ends[0]);
     close(ends[1]);
 }
