@@ -4,6 +4,7 @@
 #include "ranks.h"
 #include "tier.h"
 
+#include "../tools/tuning_save.h"
 #include "comm/comm.h"
 #include "comm/copy_mode.h"
 #include "engine/model.h"
@@ -346,7 +347,7 @@ static void write_file(const char *name, const char *algorithm, uint32_t nrank, 
     t.rows = rows;
     t.nrow = 4;
     snprintf(path, 64, "%s/%s", folder, name);
-    if (plait_tuning_save(&t, path) != PLAIT_OK)
+    if (tuning_save(&t, path) != PLAIT_OK)
         fail_msg("%s", plait_last_error());
 }
 
@@ -524,7 +525,7 @@ static void the_model_decides_where_a_row_does_not_count(void **state)
     t.rows = rows;
     t.nrow = 2;
     snprintf(path, sizeof path, "%s/second.json", folder);
-    assert_int_equal(plait_tuning_save(&t, path), PLAIT_OK);
+    assert_int_equal(tuning_save(&t, path), PLAIT_OK);
     choose_by(path, 16, 20000, &c);
     assert_string_equal(c.algorithm, "chain");
     assert_string_not_equal(c.candidate[1].algorithm, "rign");
@@ -609,7 +610,7 @@ static void the_copy_modes_of_rank_0s_file_count(void **state)
         for (int k = 0; k < PLAIT_COPY_CLASSES; k++)
             t.copies[k] = (struct plait_copy_modes){ modes[i], PLAIT_COPY_STAGED };
         snprintf(paths[i], sizeof paths[i], "%s/%s", folder, i == 0 ? "single.json" : "staged.json");
-        assert_int_equal(plait_tuning_save(&t, paths[i]), PLAIT_OK);
+        assert_int_equal(tuning_save(&t, paths[i]), PLAIT_OK);
         assert_int_equal(ranks_run(&r), 0);
     }
 }

@@ -2,6 +2,7 @@
 /* Tuning files: what they hold, and the errors of those that are wrong. */
 #include "folder.h"
 
+#include "../tools/tuning_save.h"
 #include "plugin/plugin.h"
 
 #include <string.h>
@@ -58,7 +59,7 @@ static void a_saved_file_is_the_loaded_one(void **state)
     static char text[sizeof whole];
 
     assert_int_equal(plait_tuning_load(TUNING, &t), PLAIT_OK);
-    assert_int_equal(plait_tuning_save(&t, in_folder("saved.json")), PLAIT_OK);
+    assert_int_equal(tuning_save(&t, in_folder("saved.json")), PLAIT_OK);
     FILE *f = fopen(in_folder("saved.json"), "r");
     assert_non_null(f);
     assert_true(fread(text, 1, sizeof text - 1, f) > 0);
@@ -77,7 +78,7 @@ static void nothing_need_be_measured(void **state)
     assert_int_equal(plait_tuning_load(in_folder("t.json"), &t), PLAIT_OK);
     assert_true(t.nrow == 0 && t.rows == NULL && !t.has_copies && t.copy == 0 &&
                 t.link[PLAIT_LINK_RANKS].bandwidth == 0);
-    assert_int_equal(plait_tuning_save(&t, in_folder("t.json")), PLAIT_OK);
+    assert_int_equal(tuning_save(&t, in_folder("t.json")), PLAIT_OK);
     assert_int_equal(plait_tuning_load(in_folder("t.json"), &again), PLAIT_OK);
     plait_tuning_finish(&again);
     plait_tuning_finish(&t);
@@ -194,10 +195,10 @@ static void a_choice_of_too_many_sizes_is_refused(void **state)
         rows[t.nrow] = (struct plait_tuned_choice){
             .coll = PLAIT_ALLREDUCE, .hosts = 1, .ranks_per_host = 2, .from = t.nrow, .algorithm = "ring", .ns = 1000
         };
-    assert_error(plait_tuning_save(&t, in_folder("not.json")), PLAIT_ERR_CONFIG,
+    assert_error(tuning_save(&t, in_folder("not.json")), PLAIT_ERR_CONFIG,
                  "choices[0].sizes must be an array of 1 to 64");
     t.nrow = 64;
-    assert_int_equal(plait_tuning_save(&t, in_folder("most.json")), PLAIT_OK);
+    assert_int_equal(tuning_save(&t, in_folder("most.json")), PLAIT_OK);
 }
 
 static void what_cannot_be_loaded_is_not_saved(void **state)
@@ -206,18 +207,17 @@ static void what_cannot_be_loaded_is_not_saved(void **state)
 
     assert_int_equal(plait_tuning_load(TUNING, &t), PLAIT_OK);
     t.rows[1].from = 0;
-    assert_error(plait_tuning_save(&t, in_folder("not.json")), PLAIT_ERR_CONFIG,
+    assert_error(tuning_save(&t, in_folder("not.json")), PLAIT_ERR_CONFIG,
                  "choices[0].sizes[1].from is 0; it must be above");
     t.rows[1].from = 4;
     t.rows[1].ns = 0;
-    assert_error(plait_tuning_save(&t, in_folder("not.json")), PLAIT_ERR_CONFIG,
-                 "choices[0].sizes[1].us is 0; it must be");
+    assert_error(tuning_save(&t, in_folder("not.json")), PLAIT_ERR_CONFIG, "choices[0].sizes[1].us is 0; it must be");
     t.rows[1].ns = 1;
     t.rows[1].coll = PLAIT_NCOLL;
-    assert_error(plait_tuning_save(&t, in_folder("not.json")), PLAIT_ERR_CONFIG, "collective is \"?\"; it must be");
+    assert_error(tuning_save(&t, in_folder("not.json")), PLAIT_ERR_CONFIG, "collective is \"?\"; it must be");
     t.rows[1].coll = PLAIT_ALLREDUCE;
     strcpy(t.processor, "\xff");
-    assert_error(plait_tuning_save(&t, in_folder("not.json")), PLAIT_ERR_CONFIG, "a text \"processor\" is not UTF-8");
+    assert_error(tuning_save(&t, in_folder("not.json")), PLAIT_ERR_CONFIG, "a text \"processor\" is not UTF-8");
     assert_null(fopen(in_folder("not.json"), "r"));
     plait_tuning_finish(&t);
 }

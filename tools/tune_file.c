@@ -3,6 +3,7 @@
 #include "tune.h"
 
 #include "message.h"
+#include "tuning_save.h"
 #include "units.h"
 
 #include <errno.h>
@@ -45,7 +46,7 @@ bool tune_prepare(const char *output, const struct tune_results *r)
     snprintf(beside, sizeof beside, "%s.new", path);
     if (!make_folders())
         return false;
-    const bool ok = plait_tuning_save(&r->tuning, beside) == PLAIT_OK || complain("%s", plait_last_error());
+    const bool ok = tuning_save(&r->tuning, beside) == PLAIT_OK || complain("%s", plait_last_error());
     unlink(beside);
     return ok;
 }
@@ -91,7 +92,7 @@ bool tune_write(struct tune_results *r)
     sigprocmask(SIG_BLOCK, &all, &before);
     keep_others(r);
     r->tuning.rows = r->row;
-    bool ok = plait_tuning_save(&r->tuning, beside) == PLAIT_OK || complain("%s", plait_last_error());
+    bool ok = tuning_save(&r->tuning, beside) == PLAIT_OK || complain("%s", plait_last_error());
     if (ok && rename(beside, path) != 0)
         ok = complain("%s: %s", path, strerror(errno));
     if (!ok)

@@ -177,7 +177,7 @@ enum plait_status plait_file_write(const char *path, const char *text)
 
 enum plait_status plait_tuning_load(const char *path, struct plait_tuning *out)
 {
-    const struct plait_files_plugin *plugin;
+    const struct plait_files_plugin *plugin = NULL;
     enum plait_status status = plait_plugin_load_files(path, &plugin);
     char *text = NULL, why[1024];
     size_t bytes;
@@ -186,38 +186,6 @@ enum plait_status plait_tuning_load(const char *path, struct plait_tuning *out)
         status = plait_file_read(path, &text, &bytes);
     if (status == PLAIT_OK && !plugin->read_tuning(&(struct plait_file){ path, text, bytes }, out, why, sizeof why))
         status = plait_fail(PLAIT_ERR_CONFIG, "%s", why);
-    free(text);
-    return status;
-}
-
-/* A tuning that loading would refuse is not written. */
-static enum plait_status write_text(const struct plait_files_plugin *plugin, const struct plait_tuning *t,
-                                    const char *path, char **text)
-{
-    struct plait_tuning again = { .nrow = 0 };
-    char why[1024];
-
-    *text = plugin->write_tuning(t, why, sizeof why);
-    if (*text == NULL && why[0] == '\0')
-        return plait_fail_memory("%s: out of memory to write it", path);
-    if (*text == NULL)
-        return plait_fail(PLAIT_ERR_CONFIG, "%s: %s", path, why);
-    if (!plugin->read_tuning(&(struct plait_file){ path, *text, strlen(*text) }, &again, why, sizeof why))
-        return plait_fail(PLAIT_ERR_CONFIG, "%s", why);
-    plait_tuning_finish(&again);
-    return PLAIT_OK;
-}
-
-enum plait_status plait_tuning_save(const struct plait_tuning *tuning, const char *path)
-{
-    const struct plait_files_plugin *plugin;
-    enum plait_status status = plait_plugin_load_files(path, &plugin);
-    char *text = NULL;
-
-    if (status == PLAIT_OK)
-        status = write_text(plugin, tuning, path, &text);
-    if (status == PLAIT_OK)
-        status = plait_file_write(path, text);
     free(text);
     return status;
 }

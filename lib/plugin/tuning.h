@@ -121,9 +121,6 @@ struct plait_tuning {
  */
 enum plait_status plait_tuning_load(const char *path, struct plait_tuning *out);
 
-/* Write a tuning file, which is loaded as the same tuning. Errors: likewise; what plait_tuning_load() would refuse. */
-enum plait_status plait_tuning_save(const struct plait_tuning *tuning, const char *path);
-
 /* Free the rows. NULL is allowed, and so is a tuning that is all zero. */
 void plait_tuning_finish(struct plait_tuning *tuning);
 
