@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_JOB 6
+#define MOST_JOB   6
+#define MOST_VALUE 160 /* bytes of a variable that names a job */
 
 /* The variables of each launcher that is followed. NULL: the launcher has no such variable. */
 static const struct launcher {
@@ -196,18 +197,20 @@ static enum plait_status read_place(const struct launcher *l, struct plait_launc
     return PLAIT_OK;
 }
 
-/* Append "NAME=value " for each variable that is set. *used: characters needed, perhaps more than there is room for. */
-static enum plait_status add_job(const char *const *names, size_t n, struct plait_launcher_says *out, size_t *used)
+/* Append "NAME=value " for each variable that is set. */
+static enum plait_status add_job(const char *const *names, size_t n, struct plait_launcher_says *out)
 {
-    char one[160];
+    char one[MOST_VALUE];
 
+    _Static_assert((MOST_JOB + sizeof jobs / sizeof *jobs + sizeof steps / sizeof *steps) * (sizeof one + 32) <
+                       sizeof out->job,
+                   "there is room for all");
     for (size_t i = 0; i < n && names[i] != NULL; i++) {
         const enum plait_status status = read_text(names[i], one, sizeof one);
         if (status != PLAIT_OK)
             return status;
         if (one[0] != '\0')
-            *used += (size_t)snprintf(*used < sizeof out->job ? out->job + *used : NULL,
-                                      *used < sizeof out->job ? sizeof out->job - *used : 0, "%s=%s ", names[i], one);
+            plait_append(out->job, sizeof out->job, "%s=%s ", names[i], one);
     }
     return PLAIT_OK;
 }
@@ -215,20 +218,14 @@ static enum plait_status add_job(const char *const *names, size_t n, struct plai
 static enum plait_status read_job(const struct launcher *l, struct plait_launcher_says *out)
 {
     const char *name = get(l->job[0]);
-    size_t n = 0;
-    enum plait_status status = add_job(l->job, MOST_JOB, out, &n);
+    enum plait_status status = add_job(l->job, MOST_JOB, out);
 
     if (status == PLAIT_OK)
-        status = add_job(jobs, sizeof jobs / sizeof *jobs, out, &n);
+        status = add_job(jobs, sizeof jobs / sizeof *jobs, out);
     if (status == PLAIT_OK &&
         (name == NULL || strcmp(name, "none") == 0)) /* torchrun's word for a job without a name */
-        status = add_job(steps, sizeof steps / sizeof *steps, out, &n);
-    if (status != PLAIT_OK)
-        return status;
-    if (n >= sizeof out->job)
-        return plait_fail(PLAIT_ERR_CONFIG, "the variables from %s name this job in %zu characters; %zu are allowed",
-                          l->job[0], n, sizeof out->job - 1);
-    return PLAIT_OK;
+        status = add_job(steps, sizeof steps / sizeof *steps, out);
+    return status;
 }
 
 /* One of several processes would run alone: refuse. found: a launcher that is followed started this one alone. */

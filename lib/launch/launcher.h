@@ -25,7 +25,7 @@ struct plait_launcher_says {
     uint32_t rank, nrank, local_rank, local_nrank;
     char host[256]; /* rank 0's host, a name or an address; "": not said */
     uint32_t port;  /* the launcher's own at rank 0; 0: not said */
-    char job[1536]; /* identifies this job and this start of it; "": nothing does */
+    char job[3584]; /* identifies this job and this start of it; "": nothing does */
 };
 
 /* `launcher`: a launcher's name, or "" to detect it. PLAIT_ERR_CONFIG names the variable. */
