@@ -24,7 +24,6 @@ static inline bool plait_is_paced(const struct plait_pace *pace)
 }
 
 #define PLAIT_LEAST_SECRET 16 /* characters */
-#define PLAIT_NAME         24 /* bytes of a name, with the final 0 */
 
 struct plait_ports {
     uint16_t first, n;
@@ -47,7 +46,7 @@ struct plait_config {
     char launcher[16];     /* PLAIT_LAUNCHER   "" or the launcher that started this process */
     int log;               /* PLAIT_LOG        enum plait_log_level by name, "warn" */
     char log_file[256];    /* PLAIT_LOG_FILE "" for stderr, or a path with %h and %p */
-    char rack[PLAIT_NAME]; /* PLAIT_RACK       "" or the name of this host's rack */
+    char rack[256];        /* PLAIT_RACK       "" or the name of this host's rack */
     int reproducible;      /* PLAIT_REPRODUCIBLE 0; 1: as if set in every comm's options */
     int require_secret;    /* PLAIT_REQUIRE_SECRET 0; 1: comms of a launcher need a secret */
     char secret[80];       /* PLAIT_SECRET     "" or the secret that the ranks of a launcher's comm share */
@@ -61,12 +60,12 @@ struct plait_config {
 
     struct plait_ports ports; /* PLAIT_PORTS  TCP ports on which rank 0 of a comm may listen, 20000-29999 */
 
-    int mpi;                       /* PLAIT_MPI          on, off or report; read by mpi/ likewise */
-    size_t nccl_fusion;            /* PLAIT_NCCL_FUSION  bytes; read by nccl/ through plait_config_get() */
-    char nccl_version[PLAIT_NAME]; /* PLAIT_NCCL_VERSION "2.32.3"; likewise */
+    int mpi;                /* PLAIT_MPI          on, off or report; read by mpi/ likewise */
+    size_t nccl_fusion;     /* PLAIT_NCCL_FUSION  bytes; read by nccl/ through plait_config_get() */
+    char nccl_version[256]; /* PLAIT_NCCL_VERSION "2.32.3"; likewise */
 
     struct plait_pace pace; /* PLAIT_PACE, of every link; needs PLAIT_FOR_TESTS */
-    uint8_t hosts;          /* PLAIT_HOSTS, number of simulated hosts; needs PLAIT_FOR_TESTS */
+    size_t hosts;           /* PLAIT_HOSTS, number of simulated hosts; needs PLAIT_FOR_TESTS */
     int for_tests;          /* PLAIT_FOR_TESTS 0; 1: this is a test */
 };
 

@@ -52,8 +52,8 @@ const char *plait_config_word(const struct plait_config_row *row, const char *te
     return row->words;
 }
 
-/* A value has at most 255 characters, for which all fields for paths have room. */
-static const char *parse_path(const char *text, void *field)
+/* A value has at most 255 characters, for which all fields that are parsed so have room. */
+static const char *parse_text(const char *text, void *field)
 {
     strcpy(field, text);
     return NULL;
@@ -70,16 +70,6 @@ static const char *parse_automatic(const char *text, void *field)
     const bool automatic = plait_same_word(text, "automatic") || plait_same_word(text, "auto");
 
     return plait_parse_bytes(automatic ? "0" : text, field) ? NULL : "automatic, or " BYTES;
-}
-
-static const char *parse_hosts(const char *text, void *field)
-{
-    uint64_t n;
-
-    if (parse_automatic(text, &n) != NULL || n > UINT8_MAX)
-        return "automatic, or a number from 1 to 255";
-    *(uint8_t *)field = (uint8_t)n;
-    return NULL;
 }
 
 static const char *parse_seconds(const char *text, void *field)
@@ -134,14 +124,6 @@ static const char *parse_ports(const char *text, void *field)
     return NULL;
 }
 
-static const char *parse_name(const char *text, void *field)
-{
-    if (strlen(text) >= PLAIT_NAME)
-        return "at most 23 characters";
-    strcpy(field, text);
-    return NULL;
-}
-
 static const char *parse_ifname(const char *text, void *field)
 {
     const char *name = text + strspn(text, "^=");
@@ -185,16 +167,15 @@ const struct plait_config_row plait_config_rows[] = {
       "how ranks of one host read each other's ordinary memory if nothing is reduced; 1: single copy by the kernel; "
       "0: staging buffers; auto: the faster one (PLAIT_CALIBRATE)",
       FIELD(cma), .words = "0, 1 or auto" },
-    { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_path },
+    { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_text },
     { "PLAIT_CUDA_DRIVER", "", "for tests: file to load as CUDA's driver; empty: libcuda.so.1", FIELD(cuda_driver),
-      parse_path },
+      parse_text },
     { "PLAIT_DEADLINE", "600", "seconds until a stalled operation fails", FIELD(deadline), parse_seconds },
     { "PLAIT_FOR_TESTS", "0", "1: this is a test, which may slow Plait down with PLAIT_PACE", FIELD(for_tests),
       .words = "0 or 1" },
     { "PLAIT_HOSTS", "automatic",
-      "for tests, with PLAIT_FOR_TESTS=1: a comm's ranks behave as if on so many hosts, 255 at most; automatic: as "
-      "they are",
-      FIELD(hosts), parse_hosts },
+      "for tests, with PLAIT_FOR_TESTS=1: a comm's ranks behave as if on so many hosts; automatic: as they are",
+      FIELD(hosts), parse_automatic },
     { "PLAIT_IFNAME", "",
       "interfaces for other hosts, as NCCL_SOCKET_IFNAME: starts of names (eth,ib), =NAME, ^NAME for all but; "
       "empty: all that others can reach",
@@ -208,7 +189,7 @@ const struct plait_config_row plait_config_rows[] = {
       .words = "error, warn, info or debug" },
     { "PLAIT_LOG_FILE", "",
       "file that log lines are added to, with %h for the host and %p for the process; empty: stderr", FIELD(log_file),
-      parse_path },
+      parse_text },
     { "PLAIT_MPI", "on",
       "libplait-mpi.so, equal on all ranks; off: all collectives run in MPI; report: on, and rank 0 shows at the end "
       "which calls ran where",
@@ -217,7 +198,7 @@ const struct plait_config_row plait_config_rows[] = {
       "libnccl.so.2: bytes up to which the all-reduces of a group become one operation, equal on all ranks; 0: no "
       "fusion",
       FIELD(nccl_fusion), parse_bytes },
-    { "PLAIT_NCCL_VERSION", "2.32.3", "libnccl.so.2: what ncclGetVersion() answers", FIELD(nccl_version), parse_name },
+    { "PLAIT_NCCL_VERSION", "2.32.3", "libnccl.so.2: what ncclGetVersion() answers", FIELD(nccl_version), parse_text },
     { "PLAIT_PACE", "",
       "for tests, with PLAIT_FOR_TESTS=1: latency that every message gets, and bandwidth of every link, as "
       "1000us,1000MB/s; empty: none",
@@ -225,16 +206,16 @@ const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_PLANS", "",
       "plan file, or folder of files *.plan: algorithms that every comm has besides the library's, the same on all "
       "ranks; empty: none",
-      FIELD(plans), parse_path },
+      FIELD(plans), parse_text },
     { "PLAIT_PLUGINS", "", "folder of the plug-ins (plait-ucx.so); empty: plait/ beside libplait", FIELD(plugins),
-      parse_path },
+      parse_text },
     { "PLAIT_PORTS", "20000-29999", "ports at which rank 0 of a comm over TCP may listen", FIELD(ports), parse_ports },
     { "PLAIT_PROGRESS", "0", "1: a thread drives pending operations of every comm", FIELD(progress),
       .words = "0 or 1" },
     { "PLAIT_RACK", "",
       "name of the rack, or switch, of this host, each rank's own: a level of hierarchical algorithms; empty: not "
       "known",
-      FIELD(rack), parse_name },
+      FIELD(rack), parse_text },
     { "PLAIT_REPRODUCIBLE", "0", "1: results of every comm have bits that do not depend on algorithm, slices or fusion",
       FIELD(reproducible), .words = "0 or 1" },
     { "PLAIT_REQUIRE_SECRET", "0", "1: under a launcher, no comm over TCP without a secret", FIELD(require_secret),
@@ -249,7 +230,7 @@ const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_TUNING", "",
       "file that plait-tune wrote, of which rank 0's counts; none: do not use any; empty: plait/tuning.json in "
       "$XDG_CONFIG_HOME or ~/.config, or else /etc/plait/tuning.json",
-      FIELD(tuning), parse_path },
+      FIELD(tuning), parse_text },
     { "PLAIT_WARN", "30", "seconds until a stalled operation is named in a warning", FIELD(warn), parse_seconds },
 };
 _Static_assert(sizeof plait_config_rows / sizeof *plait_config_rows == PLAIT_NSETTING, "count the rows");

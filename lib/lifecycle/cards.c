@@ -130,7 +130,7 @@ enum plait_status plait_card_fill(const struct plait_comm *comm, const struct pl
             comm->node != NULL ? plait_hash(PLAIT_HASH_START, comm->node, comm->nrank * sizeof *comm->node) : 0,
         .algorithms_hash = hash_algorithms(comm->algorithms, comm->nown_algorithms),
         .plans = hash_plans(comm->algorithms + comm->nown_algorithms),
-        .hosts = comm->config.hosts,
+        .hosts = comm->config.hosts < UINT8_MAX ? (uint8_t)comm->config.hosts : UINT8_MAX,
         .copies = !comm->config.calibrate || plait_copies_known(true).calibrated,
         .pid = getpid(),
         .host = hash_host(),
