@@ -2,6 +2,7 @@
 /* Machines as files, by the plug-in files/. */
 #include <plait/simulate.h>
 
+#include "base/descriptor.h"
 #include "base/status.h"
 #include "plugin/plugin.h"
 
@@ -50,6 +51,21 @@ enum plait_status plait_machine_load(const char *path, struct plait_machine *out
     return status;
 }
 
+/* Write a file, or replace it; "-": to standard output. */
+static enum plait_status write_file(const char *path, const char *text)
+{
+    const bool standard = strcmp(path, "-") == 0;
+    FILE *f =
+        standard ? stdout : plait_descriptor_stream(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), "w");
+
+    if (f == NULL)
+        return plait_fail_errno(errno, "%s", path);
+    const bool written = fputs(text, f) >= 0 && fflush(f) == 0;
+    const int error = errno;
+    const bool closed = standard || fclose(f) == 0;
+    return written && closed ? PLAIT_OK : plait_fail_errno(written ? errno : error, "%s: cannot be written", path);
+}
+
 enum plait_status plait_machine_save(const struct plait_machine *machine, const char *path)
 {
     const struct plait_files_plugin *plugin;
@@ -66,7 +82,7 @@ enum plait_status plait_machine_save(const struct plait_machine *machine, const 
     if (text == NULL)
         return why[0] != '\0' ? plait_fail(PLAIT_ERR_ARG, "%s: %s", path, why)
                               : plait_fail_memory("%s: out of memory to write it", path);
-    status = plait_file_write(path, text);
+    status = write_file(path, text);
     free(text);
     return status;
 }

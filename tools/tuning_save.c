@@ -4,6 +4,8 @@
 #include "base/status.h"
 #include "plugin/plugin.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +27,16 @@ static enum plait_status write_text(const struct plait_files_plugin *plugin, con
     return PLAIT_OK;
 }
 
+static enum plait_status write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    if (f == NULL)
+        return plait_fail_errno(errno, "%s", path);
+    const bool written = fputs(text, f) >= 0, closed = fclose(f) == 0;
+    return written && closed ? PLAIT_OK : plait_fail_errno(errno, "%s: cannot be written", path);
+}
+
 enum plait_status tuning_save(const struct plait_tuning *tuning, const char *path)
 {
     const struct plait_files_plugin *plugin = NULL;
@@ -34,7 +46,7 @@ enum plait_status tuning_save(const struct plait_tuning *tuning, const char *pat
     if (status == PLAIT_OK)
         status = write_text(plugin, tuning, path, &text);
     if (status == PLAIT_OK)
-        status = plait_file_write(path, text);
+        status = write_file(path, text);
     free(text);
     return status;
 }

@@ -159,20 +159,6 @@ enum plait_status plait_file_read(const char *path, char **text, size_t *bytes)
     return plait_fail_errno(error, "%s", path);
 }
 
-enum plait_status plait_file_write(const char *path, const char *text)
-{
-    const bool standard = strcmp(path, "-") == 0;
-    FILE *f =
-        standard ? stdout : plait_descriptor_stream(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), "w");
-
-    if (f == NULL)
-        return plait_fail_errno(errno, "%s", path);
-    const bool written = fputs(text, f) >= 0 && fflush(f) == 0;
-    const int error = errno;
-    const bool closed = standard || fclose(f) == 0;
-    return written && closed ? PLAIT_OK : plait_fail_errno(written ? errno : error, "%s: cannot be written", path);
-}
-
 /* ---- Tunings ----------------------------------------------------------------------------------------------------- */
 
 enum plait_status plait_tuning_load(const char *path, struct plait_tuning *out)

@@ -54,7 +54,4 @@ enum plait_status plait_plugin_load_files(const char *name, const struct plait_f
 /* Read a file. *text, with a zero behind its `bytes`, is to be freed. PLAIT_ERR_SYSTEM: see the text. */
 enum plait_status plait_file_read(const char *path, char **text, size_t *bytes);
 
-/* Write a file, or replace it; "-": to standard output. */
-enum plait_status plait_file_write(const char *path, const char *text);
-
 #endif
