@@ -6,7 +6,6 @@
 #include "base/descriptor.h"
 #include "base/status.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -92,11 +92,14 @@ static enum plait_status serve(struct plait_listener *l, int fd, struct plait_jo
         return PLAIT_OK;
     }
     plait_descriptor_close(fd);
-    if (status == PLAIT_ERR_PEER && (l->refused++ == 0 || why > l->worst)) {
+    if (status != PLAIT_ERR_PEER && status != PLAIT_ERR_TIMEOUT)
+        return status;
+    why = status == PLAIT_ERR_TIMEOUT ? PLAIT_REFUSED_SLOW : why;
+    if (l->refused++ == 0 || why > l->worst) {
         l->worst = why;
         memcpy(l->from, from, sizeof from);
     }
-    return status == PLAIT_ERR_PEER ? PLAIT_OK : status;
+    return PLAIT_OK;
 }
 
 enum plait_status plait_listener_take(struct plait_listener *l, struct plait_join_request *request, int *out)
@@ -175,21 +178,13 @@ void plait_join_request_sign(const unsigned char *secret, const struct plait_han
 
 /* ---- Rank 0's end ------------------------------------------------------------------------------------------- */
 
-static enum plait_status result_of(enum plait_status status, enum plait_refusal *why)
-{
-    if (status != PLAIT_ERR_TIMEOUT)
-        return status;
-    *why = PLAIT_REFUSED_SLOW;
-    return PLAIT_ERR_PEER;
-}
-
 enum plait_status plait_client_greet(int fd, const unsigned char *secret, double until, struct plait_handshake *h,
                                      enum plait_refusal *why)
 {
     *why = PLAIT_REFUSED_NOTHING;
     enum plait_status status = plait_frame_receive(fd, &h->client, sizeof h->client, until);
     if (status != PLAIT_OK)
-        return result_of(status, why);
+        return status;
     *why = PLAIT_REFUSED_STRANGER;
     if (memcmp(h->client.magic, PLAIT_HELLO_MAGIC, sizeof h->client.magic) != 0)
         return PLAIT_ERR_PEER;
@@ -199,7 +194,7 @@ enum plait_status plait_client_greet(int fd, const unsigned char *secret, double
     if (status != PLAIT_OK)
         return status;
     mac_of_hello(secret, h, h->server.mac);
-    return result_of(plait_frame_send(fd, &h->server, sizeof h->server, until), why);
+    return plait_frame_send(fd, &h->server, sizeof h->server, until);
 }
 
 enum plait_status plait_client_admit(int fd, const unsigned char *secret, double until, const struct plait_handshake *h,
@@ -208,11 +203,11 @@ enum plait_status plait_client_admit(int fd, const unsigned char *secret, double
     *why = secret != NULL ? PLAIT_REFUSED_LEFT : PLAIT_REFUSED_NOTHING;
     const enum plait_status status = plait_frame_receive(fd, request, sizeof *request, until);
     if (status != PLAIT_OK)
-        return result_of(status, why);
+        return status;
     struct plait_join_request expected = *request;
     plait_join_request_sign(secret, h, &expected);
     if (is_equal(expected.mac, request->mac))
-        return result_of(plait_frame_send(fd, &(const char){ PLAIT_JOINED }, 1, until), why);
+        return plait_frame_send(fd, &(const char){ PLAIT_JOINED }, 1, until);
     *why = secret != NULL ? PLAIT_REFUSED_SECRET : PLAIT_REFUSED_STRANGER;
     return PLAIT_ERR_PEER;
 }

@@ -67,7 +67,8 @@ enum plait_refusal {                        /* why a client is refused, in the o
 
 /*
  * greet: exchange hellos with a client, which the request to join follows over TCP. admit: read the request and
- * acknowledge it. PLAIT_ERR_PEER: the client is refused, for *why; other errors are rank 0's own.
+ * acknowledge it. PLAIT_ERR_PEER: the client is refused, for *why; PLAIT_ERR_TIMEOUT: it is slow; other errors are rank
+ * 0's own.
  */
 enum plait_status plait_client_greet(int fd, const unsigned char *secret, double until, struct plait_handshake *h,
                                      enum plait_refusal *why);

@@ -48,7 +48,7 @@ static enum plait_status find_leader(struct finding *f, const struct plait_uniqu
 {
     const struct plait_unix_name name = plait_unix_name_of(id, "node");
 
-    f->listener = plait_unix_listen(&name);
+    f->listener = plait_listen((const struct sockaddr *)&name.address, name.length);
     if (f->listener < 0)
         return errno == EADDRINUSE ? connect_to_leader(f, &name)
                                    : plait_fail_errno(errno, "comm creation: a socket inside the node");

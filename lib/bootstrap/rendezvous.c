@@ -358,13 +358,11 @@ static enum plait_status run_server(struct plait_rendezvous *r, struct plait_boo
 
 /* ---- Either ---------------------------------------------------------------------------------------------------- */
 
-static enum plait_status run(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
-{
-    return b->rank == 0 ? run_server(r, b, own) : attend(r, b, own);
-}
-
 enum plait_status plait_rendezvous_run(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
 {
+    enum plait_status (*const run)(struct plait_rendezvous *, struct plait_bootstrap *, enum plait_status) =
+        b->rank == 0 ? run_server : attend;
+
     r->untold = own != PLAIT_OK;
     const enum plait_status status = own == PLAIT_OK ? run(r, b, own) : own;
     if (r->untold) { /* meet the others to tell them */

@@ -68,11 +68,6 @@ int plait_listen(const struct sockaddr *address, socklen_t length)
     return -1;
 }
 
-int plait_unix_listen(const struct plait_unix_name *name)
-{
-    return plait_listen((const struct sockaddr *)&name->address, name->length);
-}
-
 bool plait_is_this_user(int fd, int *pid)
 {
     struct ucred who;
@@ -142,7 +137,8 @@ enum plait_status plait_claim_make(const struct plait_unique_id *id, uint32_t ra
     snprintf(use, sizeof use, "rank-%u", rank);
     const struct plait_unix_name name = plait_unix_name_of(id, use);
     *out = (struct plait_rank_claim){ .until = start + seconds };
-    while ((fd = plait_unix_listen(&name)) < 0 && errno == EADDRINUSE && plait_clock() < start + ENDS_WITHIN)
+    while ((fd = plait_listen((const struct sockaddr *)&name.address, name.length)) < 0 && errno == EADDRINUSE &&
+           plait_clock() < start + ENDS_WITHIN)
         usleep(MOST_PAUSE);
     if (fd < 0 && errno != EADDRINUSE)
         return plait_fail_errno(errno, "comm creation: no socket to guard rank %u", rank);

@@ -27,9 +27,8 @@ struct plait_unix_name plait_unix_name_make(const char *text);
 /* The name for one use of an id. Of an id over TCP it does not give the secret away. */
 struct plait_unix_name plait_unix_name_of(const struct plait_unique_id *id, const char *use);
 
-/* A socket that listens, at an address of any family or at a name, and does not block. -1 with errno. */
+/* A socket that listens, at an address of any family, and does not block. -1 with errno. */
 int plait_listen(const struct sockaddr *address, socklen_t length);
-int plait_unix_listen(const struct plait_unix_name *name);
 
 /*
  * Connect to a name at which nobody may listen yet. *fd is the socket, also after an error, or -1. Another user's
