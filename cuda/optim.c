@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "optim.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +12,7 @@ struct plait_stepper {
 };
 
 struct tables { /* offsets in the device's one allocation */
-    size_t parts, pieces, ranges, gradient_squares, weight_squares, momentum_squares, bounds, updates, result, bytes;
+    size_t parts, pieces, ranges, gradient_squares, weight_squares, updates, result, bytes;
 };
 
 static size_t cut_off(size_t *at, size_t bytes)
@@ -33,14 +32,12 @@ static struct tables place(const struct plait_cuda_optim *a)
     t.ranges = cut_off(&t.bytes, a->ntensor * sizeof *a->ranges);
     t.gradient_squares = cut_off(&t.bytes, a->npiece * sizeof *a->gradient_squares);
     t.weight_squares = cut_off(&t.bytes, a->npiece * sizeof *a->weight_squares);
-    t.momentum_squares = cut_off(&t.bytes, a->npiece * sizeof *a->momentum_squares);
-    t.bounds = cut_off(&t.bytes, sizeof *a->bounds);
     t.updates = cut_off(&t.bytes, a->npart * sizeof *a->updates);
     t.result = cut_off(&t.bytes, sizeof *a->result);
     return t;
 }
 
-/* Pieces are sorted by tensor, and within a tensor by part. Weights are not known yet. */
+/* Pieces are sorted by tensor, and within a tensor by part. */
 static bool fill(const struct plait_model *m, const struct tables *t, char *tables)
 {
     const struct plait_optim_options *o = m->options;
@@ -50,7 +47,6 @@ static bool fill(const struct plait_model *m, const struct tables *t, char *tabl
     uint32_t *next = calloc(o->npart + 1, sizeof *next); /* next part of the same tensor, from 1; 0: none */
     uint32_t *heads = calloc(o->ntensor, sizeof *heads);
 
-    *(struct plait_optim_bounds *)(void *)(tables + t->bounds) = (struct plait_optim_bounds){ INFINITY, 0 };
     for (uint32_t k = o->npart; next != NULL && heads != NULL && k > 0; k--) {
         const struct plait_optim_part *p = &o->parts[k - 1];
         parts[k - 1] = (struct plait_cuda_part){ p->gradient, p->master,         m->momentum + m->at[k - 1],
@@ -118,8 +114,6 @@ static void point(struct plait_stepper *p, const struct tables *t)
     p->a.ranges = (const void *)(p->memory + t->ranges);
     p->a.gradient_squares = (void *)(p->memory + t->gradient_squares);
     p->a.weight_squares = (void *)(p->memory + t->weight_squares);
-    p->a.momentum_squares = (void *)(p->memory + t->momentum_squares);
-    p->a.bounds = (void *)(p->memory + t->bounds);
     p->a.updates = (void *)(p->memory + t->updates);
     p->a.result = (void *)(p->memory + t->result);
 }
@@ -197,7 +191,6 @@ const char *plait_cuda_step(struct plait_queue *q, const struct plait_stepper *p
     const char *why;
 
     a.step = (struct plait_cuda_step){ s->step->lr, s->step->factor, s->step->decay };
-    a.exact = s->exact;
     a.call = s->call;
     a.nrank = s->nrank;
     a.what = (s->sums ? PLAIT_CUDA_ADD : 0) | (s->updates ? PLAIT_CUDA_TRUST : 0);

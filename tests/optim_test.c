@@ -408,24 +408,6 @@ static void an_infinite_or_nan_slopeskips_the_step(void **unused)
         }
 }
 
-static void an_infinite_weight_skips_the_step(void **unused)
-{
-    struct plait_optim_options o = PLAIT_OPTIM_OPTIONS_DEFAULT;
-    struct plait_optim_step s = step_of(0, 1);
-    struct plait_optim_result result;
-    struct model *m = model_make(PLAIT_FLOAT32, PLAIT_NDTYPE), before;
-    struct plait_optim *optim = optim_make(m, &o);
-
-    draw_gradients(m, 1);
-    m->master[6][0] = INFINITY;
-    before = *m;
-    assert_int_equal(plait_optim_step(optim, &s, &result), PLAIT_OK);
-    assert_false(result.finite);
-    assert_memory_equal(&before, m, sizeof before);
-    plait_optim_destroy(optim);
-    free(m);
-}
-
 static void without_check_only_gradients_whose_norm_is_needed_are_looked_at(void **unused)
 {
     struct plait_optim_options o = PLAIT_OPTIM_OPTIONS_DEFAULT;
@@ -551,7 +533,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_is_excluded_is_plain_momentum_without_decay),
         cmocka_unit_test(a_tensor_in_parts_has_one_norm),
         cmocka_unit_test(an_infinite_or_nan_slopeskips_the_step),
-        cmocka_unit_test(an_infinite_weight_skips_the_step),
         cmocka_unit_test(without_check_only_gradients_whose_norm_is_needed_are_looked_at),
         cmocka_unit_test(wrong_options_are_named),
         cmocka_unit_test(a_wrong_step_is_named_and_changes_nothing),

@@ -15,7 +15,7 @@
 #ifndef PLAIT_CUDA_KERNELS_H
 #define PLAIT_CUDA_KERNELS_H
 
-#include <optim/bounds.h>
+#include <optim/loss_scale.h>
 #include <plait/coll.h>
 #include <plait/optim.h>
 
@@ -58,7 +58,7 @@ enum {
     PLAIT_CUDA_THREADS = 256,        /* of a block */
     PLAIT_CUDA_THREADS_TRUST = 1024, /* of the only block of plait_optim_trust */
     PLAIT_CUDA_WARP = 32,
-    PLAIT_CUDA_SHARED = 3,      /* shared elements of a thread, on the host */
+    PLAIT_CUDA_SHARED = 2,      /* shared elements of a thread, on the host */
     PLAIT_CUDA_PER_THREAD = 64, /* bytes of one operand per thread, if there is enough for all blocks */
     PLAIT_CUDA_SLOTS = 506,     /* words of a list in the argument itself */
     PLAIT_CUDA_COPIES = 160,    /* in the argument itself */
@@ -216,14 +216,7 @@ struct plait_cuda_result { /* plait_optim_result */
 };
 
 /* Index in plait_cuda_optim.sums: as in lib/optim/optim.h. */
-enum {
-    PLAIT_CUDA_VERDICT,
-    PLAIT_CUDA_CALL,
-    PLAIT_CUDA_CALL_SQUARE,
-    PLAIT_CUDA_WEIGHTS,
-    PLAIT_CUDA_MOMENTA,
-    PLAIT_CUDA_NORMS
-};
+enum { PLAIT_CUDA_VERDICT, PLAIT_CUDA_CALL, PLAIT_CUDA_CALL_SQUARE, PLAIT_CUDA_NORMS };
 
 /* What plait_optim_trust does; with only one rank, both in one launch. */
 #define PLAIT_CUDA_ADD   1u /* sums from squares */
@@ -232,17 +225,13 @@ enum {
 /*
  * One argument for all three:
  *
- *   plait_optim_squares  squares of each piece, as `bounds` and `exact` say. Grid: plait_cuda_piece_blocks(npiece),
- *                        or fewer
+ *   plait_optim_squares  squares of each piece. Grid: plait_cuda_piece_blocks(npiece), or fewer
  *   plait_optim_trust    `what` says. Grid: one block of PLAIT_CUDA_THREADS_TRUST. Sharded: with ADD; the all-reduce of
  *                        sums [PLAIT_CUDA_NORMS + 2 ntensor] as float64; with TRUST
  *   plait_optim_update   masters, momenta and copies; nothing where result->finite is 0. Grid as the first
  *
  * call      the step's number, 18 bits, with which the loss scale is mixed. The update changes nothing if the sums at
  *           CALL and CALL_SQUARE show that ranks have different numbers, or if the result is not finite
- * bounds    of weights and momenta, kept from step to step (lib/optim/bounds.h); first infinite and 0
- * exact     form the squares of all weights and momenta, whatever the bounds are
- * known     gradient_squares are there already (of plait_unpack with the same pieces)
  * ranges    [ntensor] pieces are sorted by tensor
  * late      where the kernels read `step` instead, when they run; or NULL
  * scale     the loss scale, which plait_optim_trust reads, and updates last, unless ranks differ; or NULL
@@ -255,8 +244,6 @@ struct plait_cuda_optim {
     const struct plait_cuda_range *ranges;
     double *gradient_squares; /* [npiece] */
     double *weight_squares;   /* [npiece] */
-    double *momentum_squares; /* [npiece] */
-    struct plait_optim_bounds *bounds;
     double *sums;                      /* [PLAIT_CUDA_NORMS + 2 ntensor] weights' of each tensor, then gradients' */
     struct plait_cuda_update *updates; /* [npart] */
     struct plait_cuda_result *result;
@@ -274,8 +261,6 @@ struct plait_cuda_optim {
     uint32_t nesterov;
     uint32_t lr_in_momentum;
     uint32_t check;
-    uint32_t known;
-    uint32_t exact;
     uint32_t what;
     uint32_t npart;
     uint32_t npiece;

@@ -5,6 +5,8 @@
 
 #include "fuse_body.h"
 
+#include <string.h>
+
 BODY struct plait_cuda_step plait_step_of(const struct plait_cuda_optim *a)
 {
     return a->late != NULL ? *a->late : a->step;
@@ -18,9 +20,16 @@ BODY double plait_factor_of(const struct plait_cuda_optim *a)
     return a->scale != NULL ? factor / a->scale->scale : factor;
 }
 
+/* The 18-bit number of the step with the scale mixed in. Scales with one mantissa never collide. */
 BODY double plait_call_of(const struct plait_cuda_optim *a)
 {
-    return a->scale != NULL ? plait_optim_mix(a->call, a->scale->scale) : a->call;
+    uint64_t h;
+
+    if (a->scale == NULL)
+        return a->call;
+    memcpy(&h, &a->scale->scale, sizeof h);
+    h ^= h >> 18 ^ h >> 36 ^ h >> 54;
+    return (double)(((uint32_t)a->call ^ (uint32_t)h) & 0x3ffff);
 }
 
 BODY bool plait_has_trust(const struct plait_cuda_optim *a, const struct plait_cuda_part *p)
@@ -31,21 +40,6 @@ BODY bool plait_has_trust(const struct plait_cuda_optim *a, const struct plait_c
 BODY double plait_decay_of(const struct plait_cuda_optim *a, const struct plait_cuda_part *p)
 {
     return (p->flags & PLAIT_OPTIM_NO_DECAY) != 0 ? 0 : a->decay * plait_step_of(a).decay;
-}
-
-BODY struct plait_optim_rule plait_rule_of(const struct plait_cuda_optim *a)
-{
-    const struct plait_cuda_step step = plait_step_of(a);
-    const struct plait_optim_rule rule = { a->momentum, a->decay * step.decay, step.lr, a->nesterov != 0,
-                                           a->lr_in_momentum != 0 };
-
-    return rule;
-}
-
-/* The same, until the sums are complete. */
-BODY bool plait_needs_exact(const struct plait_cuda_optim *a)
-{
-    return a->exact != 0 || plait_optim_needs_exact(*a->bounds, plait_rule_of(a));
 }
 
 /* ---- The first pass --------------------------------------------------------------------------------------- */
@@ -81,7 +75,7 @@ BODY double plait_squares_of(uint32_t type, const void *array, const struct plai
 #undef SQUARES
 }
 
-/* Gradients of any type, then masters and momenta. */
+/* Gradients of any type, then masters. */
 BODY void plait_optim_squares_body(const struct plait_cuda_optim *a, uint32_t phase, const struct plait_where *at,
                                    double *shared)
 {
@@ -89,37 +83,26 @@ BODY void plait_optim_squares_body(const struct plait_cuda_optim *a, uint32_t ph
 
     if (piece >= a->npiece)
         return;
-    const bool exact = plait_needs_exact(a);
     const struct plait_cuda_piece p = a->pieces[piece];
     const struct plait_cuda_part *part = &a->parts[p.of];
     const bool trust = plait_has_trust(a, part);
+    double g = trust || a->check != 0 ? plait_squares_of(part->type, part->gradient, &p, plait_lane(at)) : 0;
+    double w = trust ? plait_squares_of(PLAIT_FLOAT32, part->master, &p, plait_lane(at)) : 0;
 
-    if (a->known == 0) {
-        double sum = trust || a->check != 0 ? plait_squares_of(part->type, part->gradient, &p, plait_lane(at)) : 0;
-        if (plait_warp_sum(&sum, at, shared))
-            a->gradient_squares[piece] = sum;
-    }
-    for (uint32_t i = 0; i < (exact ? 2 : 1); i++) {
-        const float *array = i == 0 ? part->master : part->momentum;
-        double *squares = i == 0 ? a->weight_squares : a->momentum_squares;
-        double sum = trust || exact ? plait_squares_of(PLAIT_FLOAT32, array, &p, plait_lane(at)) : 0;
-        if (plait_warp_sum(&sum, at, shared + (i + 1) * PLAIT_CUDA_THREADS))
-            squares[piece] = sum;
-    }
+    if (plait_warp_sum(&g, at, shared))
+        a->gradient_squares[piece] = g;
+    if (plait_warp_sum(&w, at, shared + PLAIT_CUDA_THREADS))
+        a->weight_squares[piece] = w;
 }
 
 /* ---- The second pass -------------------------------------------------------------------------------------- */
 
-enum { PLAIT_GRADIENTS, PLAIT_WEIGHTS, PLAIT_MOMENTA };
-
 /* One block. A warp sums a tensor's pieces: gradients' and weights'. */
 enum { PLAIT_LANES = PLAIT_CUDA_WARP, PLAIT_TENSORS = PLAIT_CUDA_THREADS_TRUST / PLAIT_LANES };
-/*
- * Then for each sum: every thread sums its share, every LANES-th thread those of LANES threads, the first thread all.
- */
+/* Then for the verdict: every thread sums its share, every LANES-th one those of LANES threads, the first one all. */
 enum { PLAIT_OWN, PLAIT_LANES_OWN, PLAIT_ALL, PLAIT_ADD_PHASES };
-/* VERDICT, WEIGHTS and MOMENTA. */
-enum { PLAIT_VERDICT_PHASES = 3 * PLAIT_ADD_PHASES };
+/* At the end every thread makes updates, then the first one concludes. */
+enum { PLAIT_UPDATES, PLAIT_CONCLUSION, PLAIT_JUDGE_PHASES };
 
 /* Phases, one for each row of tensors. */
 BODY uint32_t plait_trust_rounds(const struct plait_cuda_optim *a)
@@ -130,7 +113,7 @@ BODY uint32_t plait_trust_rounds(const struct plait_cuda_optim *a)
 BODY uint32_t plait_optim_trust_phases(const struct plait_cuda_optim *a, const struct plait_where *at)
 {
     (void)at;
-    return plait_trust_rounds(a) + PLAIT_VERDICT_PHASES + PLAIT_ADD_PHASES;
+    return plait_trust_rounds(a) + PLAIT_ADD_PHASES + PLAIT_JUDGE_PHASES;
 }
 
 BODY double plait_lane_sum(const double *squares, uint32_t n, uint32_t lane)
@@ -157,7 +140,7 @@ BODY void plait_trust_round(const struct plait_cuda_optim *a, uint32_t round, co
     if (plait_warp_sum(&g, at, shared))
         a->sums[PLAIT_CUDA_NORMS + a->ntensor + tensor] = g;
     if (plait_warp_sum(&w, at, shared + PLAIT_CUDA_THREADS_TRUST))
-        a->sums[PLAIT_CUDA_NORMS + tensor] = (flags & PLAIT_OPTIM_NO_DECAY) != 0 ? -w : w;
+        a->sums[PLAIT_CUDA_NORMS + tensor] = w;
 }
 
 /* shared[0] = the sum of every thread's `own`, in three phases. */
@@ -173,30 +156,15 @@ BODY void plait_add_all(uint32_t step, uint32_t thread, double own, double *shar
             shared[thread] += shared[thread + i * apart];
 }
 
-/* Like trust_of() of lib/optim/optim.c. */
-BODY double plait_trust(const struct plait_cuda_optim *a, double w, double g, double decay)
-{
-    return w > 0 && g > 0 ? a->eta * w / (g + (a->norm_decay < 0 ? decay : a->norm_decay) * w + a->eps) : 1;
-}
-
-/* The norm of a tensor's weights, and that of its gradients times the factor. */
-BODY double plait_weights_of(const struct plait_cuda_optim *a, uint32_t tensor)
-{
-    const double square = a->sums[PLAIT_CUDA_NORMS + tensor];
-
-    return sqrt(square < 0 ? -square : square);
-}
-
-BODY double plait_gradients_of(const struct plait_cuda_optim *a, uint32_t tensor)
-{
-    return sqrt(a->sums[PLAIT_CUDA_NORMS + a->ntensor + tensor]) * plait_factor_of(a);
-}
-
+/* Like trust() of lib/optim/optim.c. */
 BODY double plait_trust_of(const struct plait_cuda_optim *a, const struct plait_cuda_part *p)
 {
-    return !plait_has_trust(a, p)
-               ? 1
-               : plait_trust(a, plait_weights_of(a, p->tensor), plait_gradients_of(a, p->tensor), plait_decay_of(a, p));
+    if (!plait_has_trust(a, p))
+        return 1;
+    const double w = sqrt(a->sums[PLAIT_CUDA_NORMS + p->tensor]);
+    const double g = sqrt(a->sums[PLAIT_CUDA_NORMS + a->ntensor + p->tensor]) * plait_factor_of(a);
+    const double decay = a->norm_decay < 0 ? plait_decay_of(a, p) : a->norm_decay;
+    return w > 0 && g > 0 ? a->eta * w / (g + decay * w + a->eps) : 1;
 }
 
 /* As lib/optim/optim.c's. */
@@ -218,45 +186,19 @@ BODY void plait_make_updates(const struct plait_cuda_optim *a, uint32_t thread)
     }
 }
 
-/* Computed norms replace the bounds. This is done with the last sum; no thread calls plait_needs_exact() after it. */
-BODY void plait_add_bounds(const struct plait_cuda_optim *a, uint32_t which, double read)
+BODY void plait_add_verdict(const struct plait_cuda_optim *a, uint32_t step, uint32_t thread, double *shared)
 {
-    const double w = a->bounds->weights, v = a->bounds->momenta;
-
-    if (which == PLAIT_WEIGHTS) {
-        a->sums[PLAIT_CUDA_WEIGHTS] = plait_needs_exact(a) ? read : read + w * w;
-    } else if (plait_needs_exact(a)) {
-        a->sums[PLAIT_CUDA_MOMENTA] = read;
-        a->bounds->weights = sqrt(a->sums[PLAIT_CUDA_WEIGHTS]);
-        a->bounds->momenta = sqrt(read);
-    } else {
-        a->sums[PLAIT_CUDA_MOMENTA] = v * v;
-    }
-}
-
-BODY void plait_add_verdict(const struct plait_cuda_optim *a, uint32_t phase, uint32_t thread, double *shared)
-{
-    const uint32_t which = phase / PLAIT_ADD_PHASES, step = phase % PLAIT_ADD_PHASES;
-    const uint32_t n = which == PLAIT_GRADIENTS                                                ? a->ntensor
-                       : which == PLAIT_WEIGHTS || (step == PLAIT_OWN && plait_needs_exact(a)) ? a->npiece
-                                                                                               : 0;
-    const double *from = which == PLAIT_GRADIENTS ? a->sums + PLAIT_CUDA_NORMS + a->ntensor
-                         : which == PLAIT_WEIGHTS ? a->weight_squares
-                                                  : a->momentum_squares;
+    const double *from = a->sums + PLAIT_CUDA_NORMS + a->ntensor, call = plait_call_of(a);
+    const uint32_t n = step == PLAIT_OWN ? a->ntensor : 0;
     double own = 0;
 
-    UNROLL_BY for (uint32_t i = step == PLAIT_OWN ? thread : n; i < n; i += PLAIT_CUDA_THREADS_TRUST) own += from[i];
+    UNROLL_BY for (uint32_t i = thread; i < n; i += PLAIT_CUDA_THREADS_TRUST) own += from[i];
     plait_add_all(step, thread, own, shared);
     if (step != PLAIT_ALL || thread != 0)
         return;
-    if (which != PLAIT_GRADIENTS) {
-        plait_add_bounds(a, which, shared[0]);
-    } else {
-        const double call = plait_call_of(a);
-        a->sums[PLAIT_CUDA_VERDICT] = shared[0];
-        a->sums[PLAIT_CUDA_CALL] = call;
-        a->sums[PLAIT_CUDA_CALL_SQUARE] = call * call;
-    }
+    a->sums[PLAIT_CUDA_VERDICT] = shared[0];
+    a->sums[PLAIT_CUDA_CALL] = call;
+    a->sums[PLAIT_CUDA_CALL_SQUARE] = call * call;
 }
 
 /* Are all ranks at the same step? As in lib/optim/optim.c: if one is not, no rank finds its own number. */
@@ -267,57 +209,18 @@ BODY bool plait_is_alike(const struct plait_cuda_optim *a)
     return a->sums[PLAIT_CUDA_CALL] == a->nrank * call && a->sums[PLAIT_CUDA_CALL_SQUARE] == a->nrank * (call * call);
 }
 
-/* Like added_by() of lib/optim/optim.c, before lr: for all, and for a tensor. */
-BODY double plait_added_by_all(const struct plait_cuda_optim *a)
+/* One thread does this last, when no other reads the scale. As in lib/optim/optim.c, a NaN is not finite. */
+BODY void plait_conclude(const struct plait_cuda_optim *a)
 {
-    return sqrt(a->sums[PLAIT_CUDA_VERDICT]) * plait_factor_of(a) +
-           a->decay * plait_step_of(a).decay * sqrt(a->sums[PLAIT_CUDA_WEIGHTS]);
-}
+    const double largest = 3.40282346638528859812e38; /* float32 */
+    const double norm = sqrt(a->sums[PLAIT_CUDA_VERDICT]) * plait_factor_of(a);
+    const bool alike = plait_is_alike(a), finite = norm <= largest;
 
-BODY double plait_added_by(const struct plait_cuda_optim *a, uint32_t tensor)
-{
-    const double w = plait_weights_of(a, tensor), g = plait_gradients_of(a, tensor);
-    const double decay = a->sums[PLAIT_CUDA_NORMS + tensor] > 0 ? a->decay * plait_step_of(a).decay : 0;
-
-    return w > 0 ? plait_trust(a, w, g, decay) * (g + decay * w) : 0;
-}
-
-/* Like is_finite() of lib/optim/optim.c. */
-BODY bool plait_verdict(const struct plait_cuda_optim *a, bool alike, double most)
-{
-    const struct plait_optim_rule rule = plait_rule_of(a);
-    const struct plait_optim_bounds all = { sqrt(a->sums[PLAIT_CUDA_WEIGHTS]), sqrt(a->sums[PLAIT_CUDA_MOMENTA]) };
-    const double added = most * (a->lr_in_momentum != 0 ? rule.lr : 1);
-
-    if (!alike || !plait_optim_fits(plait_optim_after(all, rule, added)))
-        return false;
-    *a->bounds = plait_optim_after(*a->bounds, rule, added);
-    return true;
-}
-
-/* One thread does this last, when no other reads the scale. */
-BODY void plait_conclude(const struct plait_cuda_optim *a, double most)
-{
-    const bool alike = plait_is_alike(a), finite = plait_verdict(a, alike, most);
-
-    a->result->finite = finite ? 1 : 0;
+    a->result->finite = alike && finite ? 1 : 0;
     a->result->ndiffer += alike ? 0 : 1;
-    a->result->norm = sqrt(a->sums[PLAIT_CUDA_VERDICT]) * plait_factor_of(a);
+    a->result->norm = norm;
     if (a->scale != NULL && alike)
         plait_optim_rescale(a->scale, finite);
-}
-
-BODY void plait_judge(const struct plait_cuda_optim *a, uint32_t step, uint32_t thread, double *shared)
-{
-    double own = step == PLAIT_OWN && thread == 0 ? plait_added_by_all(a) : 0;
-
-    for (uint32_t t = thread; step == PLAIT_OWN && a->lars != 0 && t < a->ntensor; t += PLAIT_CUDA_THREADS_TRUST)
-        own += plait_added_by(a, t);
-    plait_add_all(step, thread, own, shared);
-    if (step == PLAIT_OWN)
-        plait_make_updates(a, thread);
-    if (step == PLAIT_ALL && thread == 0)
-        plait_conclude(a, shared[0]);
 }
 
 BODY void plait_optim_trust_body(const struct plait_cuda_optim *a, uint32_t phase, const struct plait_where *at,
@@ -327,10 +230,12 @@ BODY void plait_optim_trust_body(const struct plait_cuda_optim *a, uint32_t phas
 
     if (phase < rounds)
         plait_trust_round(a, phase, at, shared);
-    else if (phase < rounds + PLAIT_VERDICT_PHASES && (a->what & PLAIT_CUDA_ADD) != 0)
+    else if (phase < rounds + PLAIT_ADD_PHASES && (a->what & PLAIT_CUDA_ADD) != 0)
         plait_add_verdict(a, phase - rounds, at->thread, shared);
-    else if (phase >= rounds + PLAIT_VERDICT_PHASES && (a->what & PLAIT_CUDA_TRUST) != 0)
-        plait_judge(a, phase - rounds - PLAIT_VERDICT_PHASES, at->thread, shared);
+    else if (phase == rounds + PLAIT_ADD_PHASES + PLAIT_UPDATES && (a->what & PLAIT_CUDA_TRUST) != 0)
+        plait_make_updates(a, at->thread);
+    else if (phase > rounds + PLAIT_ADD_PHASES && (a->what & PLAIT_CUDA_TRUST) != 0 && at->thread == 0)
+        plait_conclude(a);
 }
 
 /* ---- The third pass --------------------------------------------------------------------------------------- */

@@ -34,16 +34,9 @@
  * |w| and |g| are norms of the whole tensor. Sums of squares and the trust are double precision; the rest is fp32,
  * rounded after every operation. Trust times factor, and trust times decay, are at most the largest float32.
  *
- * A step that could make a weight or a momentum too large for float32 is skipped on all ranks, and result.finite is 0.
- * The bound comes from norms, as no element is larger: |v| becomes momentum |v| + the norms of all d, which include
- * factor, decay and trust; |w| grows by that (lr_in_momentum 0: by lr times that). So a finite step leaves finite
- * weights and momenta, on two conditions:
- *
- *     check is 1. Without it gradients of SGD and of parts with NO_TRUST are not checked, and nothing is promised.
- *     The caller's own writes are seen. Masters and momenta are read for this in the first step, in the step after
- *     plait_optim_momentum(), and while they are above about 1e30. Other steps carry the norms on, at no cost. A caller
- *     that writes larger weights or momenta than before calls plait_optim_momentum() before the next step. Weights of
- *     tensors with a trust are read in every step.
+ * A step whose gradients have an infinity or a NaN is skipped on all ranks, and result.finite is 0. So is one whose
+ * gradients times factor have a norm too large for float32. With check 0 gradients of SGD, and of parts with NO_TRUST,
+ * are not checked. A rate or a decay that makes weights infinite shows in the next gradients.
  *
  * A step makes three passes over all tensors together, without atomics. The first adds up squares. The second computes
  * the trusts from a few numbers for each tensor. The third reads gradient, master and momentum once and writes master,
@@ -59,7 +52,7 @@
  *         find the new weights. The call returns when the step is queued, but waits for the stream if a result is asked
  *         for. A captured graph keeps the step's numbers of the capture, but reads and updates the loss scale whenever
  *         it runs. The bits are those of the host unless norms differ in the last digits of a double.
- * Sharded (comm): each rank has parts of the tensors; one all-reduce of 2 ntensor + 5 doubles (SGD: 5) brings norms,
+ * Sharded (comm): each rank has parts of the tensors; one all-reduce of 2 ntensor + 3 doubles (SGD: 3) brings norms,
  * the verdict on infinities, and whether all ranks make the same step.
  */
 #ifndef PLAIT_OPTIM_H
@@ -144,11 +137,9 @@ PLAIT_API void plait_optim_destroy(struct plait_optim *optim);
 
 /**
  * The momentum of part `part`: [count] floats of the optimiser's, aligned to 64 bytes, to be saved and restored between
- * steps. Call again before a step that follows a change. On a GPU it is GPU memory, in the order of options.stream.
- * NULL: no such part.
+ * steps. On a GPU it is GPU memory, in the order of options.stream. NULL: no such part.
  *
  * Thread: any; no thread may write it during a step
- * Cost:   the next step reads masters and momenta once more
  */
 PLAIT_API float *plait_optim_momentum(struct plait_optim *optim, uint32_t part);
 
@@ -171,8 +162,8 @@ struct plait_optim_step {
 
 struct plait_optim_result {
     /*
-     * 0: a norm was infinite or NaN, or the step could have made a weight or a momentum too large for float32 (see
-     * above); nothing was changed, on any rank
+     * 0: gradients times factor had an infinity, a NaN, or a norm too large for float32; nothing was changed, on any
+     * rank
      */
     int finite;
     double norm; /* of all checked gradients, times factor, divided by the loss scale of options.scale */

@@ -108,8 +108,8 @@ enum plait_status plait_listener_take(struct plait_listener *l, struct plait_joi
 
     *out = -1;
     for (unsigned i = 0; i < l->nsocket && *out < 0 && status == PLAIT_OK; i++) {
-        const int fd = plait_descriptor_keep(
-            accept4(l->sockets[i], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), PLAIT_FOR_RANKS);
+        const int fd =
+            plait_descriptor_keep(accept4(l->sockets[i], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), PLAIT_FOR_RANKS);
         if (fd >= 0)
             status = serve(l, fd, request, out);
         else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)

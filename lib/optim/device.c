@@ -86,8 +86,7 @@ static enum plait_status fail(const struct plait_optim *o, const char *why)
 static enum plait_status put(struct plait_optim *o, const struct plait_optim_step *s)
 {
     struct plait_comm *comm = o->options.comm;
-    const bool exact = atomic_exchange_explicit(&o->exact, false, memory_order_relaxed);
-    struct plait_stepping stepping = { s, true, comm == NULL, exact, 0, 1 };
+    struct plait_stepping stepping = { s, true, comm == NULL, 0, 1 };
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
     if (comm != NULL) {

@@ -81,7 +81,6 @@ static enum plait_status make(const struct plait_optim_options *options, struct 
         return plait_fail_memory("out of memory for an optimiser");
     *out = o;
     o->options = *options;
-    o->bounds.weights = INFINITY;
     status = plait_stream_queue("plait_optim_create", options->stream, &o->queue);
     if (status == PLAIT_OK && o->queue == NULL)
         status = find_kernels(o);
@@ -130,10 +129,7 @@ void plait_optim_destroy(struct plait_optim *o)
 
 float *plait_optim_momentum(struct plait_optim *o, uint32_t part)
 {
-    if (o == NULL || part >= o->options.npart)
-        return NULL;
-    atomic_store_explicit(&o->exact, true, memory_order_relaxed);
-    return o->momentum + o->at[part];
+    return o != NULL && part < o->options.npart ? o->momentum + o->at[part] : NULL;
 }
 
 /* ---- The first pass --------------------------------------------------------------------------------------- */
@@ -154,14 +150,6 @@ static bool has_trust(const struct plait_optim *o, const struct plait_optim_part
     return o->options.method == PLAIT_OPTIM_LARS && (p->flags & PLAIT_OPTIM_NO_TRUST) == 0;
 }
 
-static struct plait_optim_rule rule_of(const struct plait_optim *o, const struct plait_optim_step *s)
-{
-    const struct plait_optim_options *x = &o->options;
-
-    return (struct plait_optim_rule){ x->momentum, x->decay * s->decay, s->lr, x->nesterov != 0,
-                                      x->lr_in_momentum != 0 };
-}
-
 static void add_gradient(struct plait_optim *o, const struct plait_optim_part *p, const double *known)
 {
     const double g = known != NULL ? *known : plait_pass_squares(o->kernels, p->gradient, p->type, p->count);
@@ -171,35 +159,16 @@ static void add_gradient(struct plait_optim *o, const struct plait_optim_part *p
         o->sums[gradients_at(o, p->tensor)] += g;
 }
 
-static void add_weights(struct plait_optim *o, const struct plait_optim_part *p)
-{
-    const double w = plait_pass_squares(o->kernels, p->master, PLAIT_FLOAT32, p->count);
-
-    o->sums[WEIGHTS] += w;
-    if (has_trust(o, p))
-        o->sums[weights_at(p->tensor)] += (p->flags & PLAIT_OPTIM_NO_DECAY) == 0 ? w : -w;
-}
-
 static void add_squares(struct plait_optim *o, const struct plait_optim_step *s)
 {
-    bool exact = atomic_exchange_explicit(&o->exact, false, memory_order_relaxed);
-
-    exact |= plait_optim_needs_exact(o->bounds, rule_of(o, s));
     memset(o->sums, 0, o->nsum * sizeof *o->sums);
     for (uint32_t k = 0; k < o->options.npart; k++) {
         const struct plait_optim_part *p = &o->parts[k];
         if (has_trust(o, p) || o->options.check)
             add_gradient(o, p, s->squares != NULL ? &s->squares[k] : NULL);
-        if (has_trust(o, p) || exact)
-            add_weights(o, p);
-        if (exact)
-            o->sums[MOMENTA] += plait_pass_squares(o->kernels, o->momentum + o->at[k], PLAIT_FLOAT32, p->count);
+        if (has_trust(o, p))
+            o->sums[weights_at(p->tensor)] += plait_pass_squares(o->kernels, p->master, PLAIT_FLOAT32, p->count);
     }
-    if (exact)
-        o->bounds = (struct plait_optim_bounds){ sqrt(o->sums[WEIGHTS]), sqrt(o->sums[MOMENTA]) };
-    else
-        o->sums[WEIGHTS] += o->bounds.weights * o->bounds.weights;
-    o->sums[MOMENTA] = o->bounds.momenta * o->bounds.momenta;
 }
 
 /* ---- The second pass -------------------------------------------------------------------------------------- */
@@ -237,39 +206,6 @@ static enum plait_status meet(struct plait_optim *o, const struct plait_optim_st
         s->lr, s->factor, s->decay);
 }
 
-static double trust_of(const struct plait_optim_options *x, double w, double g, double decay)
-{
-    return w > 0 && g > 0 ? x->eta * w / (g + (x->norm_decay < 0 ? decay : x->norm_decay) * w + x->eps) : 1;
-}
-
-/* The most that the step adds to a momentum: a bound from all gradients and weights, plus one per tensor with trust. */
-static double added_by(const struct plait_optim *o, const struct plait_optim_step *s)
-{
-    const struct plait_optim_options *x = &o->options;
-    double most = sqrt(o->sums[VERDICT]) * s->factor + x->decay * s->decay * sqrt(o->sums[WEIGHTS]);
-
-    for (uint32_t t = 0; x->method == PLAIT_OPTIM_LARS && t < x->ntensor; t++) {
-        const double ww = o->sums[weights_at(t)], decay = ww > 0 ? x->decay * s->decay : 0;
-        const double w = sqrt(fabs(ww)), g = sqrt(o->sums[gradients_at(o, t)]) * s->factor;
-        if (w > 0)
-            most += trust_of(x, w, g, decay) * (g + decay * w);
-    }
-    return most * (x->lr_in_momentum != 0 ? s->lr : 1);
-}
-
-/* All ranks decide from the same sums. A sum that is not finite makes the bounds so, too. */
-static bool is_finite(struct plait_optim *o, const struct plait_optim_step *s)
-{
-    const struct plait_optim_bounds all = { sqrt(o->sums[WEIGHTS]), sqrt(o->sums[MOMENTA]) };
-    const struct plait_optim_rule rule = rule_of(o, s);
-    const double added = added_by(o, s);
-    const bool finite = plait_optim_fits(plait_optim_after(all, rule, added));
-
-    if (finite)
-        o->bounds = plait_optim_after(o->bounds, rule, added);
-    return finite;
-}
-
 static double decay_of(const struct plait_optim *o, const struct plait_optim_part *p, const struct plait_optim_step *s)
 {
     return (p->flags & PLAIT_OPTIM_NO_DECAY) != 0 ? 0 : o->options.decay * s->decay;
@@ -277,10 +213,12 @@ static double decay_of(const struct plait_optim *o, const struct plait_optim_par
 
 static double trust(const struct plait_optim *o, const struct plait_optim_part *p, const struct plait_optim_step *s)
 {
+    const struct plait_optim_options *x = &o->options;
+
     if (!has_trust(o, p))
         return 1;
-    return trust_of(&o->options, sqrt(fabs(o->sums[weights_at(p->tensor)])),
-                    sqrt(o->sums[gradients_at(o, p->tensor)]) * s->factor, decay_of(o, p, s));
+    const double w = sqrt(o->sums[weights_at(p->tensor)]), g = sqrt(o->sums[gradients_at(o, p->tensor)]) * s->factor;
+    return w > 0 && g > 0 ? x->eta * w / (g + (x->norm_decay < 0 ? decay_of(o, p, s) : x->norm_decay) * w + x->eps) : 1;
 }
 
 /* With a tiny |g| the trust may exceed float32, and infinity times 0 is NaN: cap it. */
@@ -352,13 +290,14 @@ static enum plait_status step_on_host(struct plait_optim *o, const struct plait_
         status = meet(o, s);
     if (status != PLAIT_OK)
         return status;
-    const bool finite = is_finite(o, s);
+    const double norm = sqrt(o->sums[VERDICT]) * s->factor;
+    const bool finite = norm <= FLT_MAX; /* false for a NaN; the same on all ranks */
     for (uint32_t k = 0; finite && k < o->options.npart; k++)
         update_part(o, k, s);
     if (o->options.scale != NULL)
         plait_optim_rescale(o->options.scale, finite);
     if (result != NULL)
-        *result = (struct plait_optim_result){ finite, sqrt(o->sums[VERDICT]) * s->factor };
+        *result = (struct plait_optim_result){ finite, norm };
     return PLAIT_OK;
 }
 

@@ -16,21 +16,18 @@
 
 #include <plait/optim.h>
 
-#include "bounds.h"
+#include "loss_scale.h"
 #include "plugin/device.h"
 #include "reduce/reduce.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 
 /*
  * Indices of a step's sums, which are summed over the ranks, too. VERDICT is the sum of squares of all gradients that
  * are checked; it is not finite if one of them is not. CALL and CALL_SQUARE tell whether all ranks make the same step.
- * WEIGHTS and MOMENTA are the squares of all weights and momenta, or of their bounds. With LARS the squares of each
- * tensor's weights follow, then those of each tensor's gradients. A tensor without decay has negative squares of
- * weights, so that all ranks know it.
+ * With LARS the squares of each tensor's weights follow, then those of each tensor's gradients.
  */
-enum { VERDICT, CALL, CALL_SQUARE, WEIGHTS, MOMENTA, NORMS };
+enum { VERDICT, CALL, CALL_SQUARE, NORMS };
 
 struct plait_optim {
     struct plait_optim_options options; /* parts: the optimiser's copy */
@@ -39,12 +36,10 @@ struct plait_optim {
     float *momentum; /* of all parts */
     size_t *at;      /* [options.npart] start of each part's momentum */
     size_t nsum;
-    double *sums;                     /* [nsum] this rank's, then all ranks' */
-    uint64_t nstep;                   /* with a comm: steps that reached the all-reduce */
-    struct plait_optim_bounds bounds; /* of this rank's weights and momenta */
-    atomic_bool exact;                /* the caller may have written momenta: the next step computes norms */
+    double *sums;   /* [nsum] this rank's, then all ranks' */
+    uint64_t nstep; /* with a comm: steps that reached the all-reduce */
 
-    /* On a GPU (device.c) momentum, sums and bounds lie in GPU memory. Besides: */
+    /* On a GPU (device.c) momentum and sums lie in GPU memory. Besides: */
     struct plait_queue *queue; /* of options.stream; NULL: on the host */
     struct plait_stepper *stepper;
     uint32_t ndiffer; /* steps that differed between ranks and were reported */

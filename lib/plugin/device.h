@@ -113,7 +113,6 @@ struct plait_model { /* state of an optimiser; all memory is the device's */
 struct plait_stepping { /* an optimiser's step: the sums, the updates that use them, or both; 3 launches in all */
     const struct plait_optim_step *step;
     bool sums, updates;
-    bool exact;     /* compute norms of weights and momenta anew, as the caller may have written to them */
     double call;    /* identifies the step, so that ranks can compare; see plait_optim_call() */
     uint32_t nrank; /* ranks that make this step */
 };

@@ -199,7 +199,7 @@ static void measure_step(void)
                  ranges_at = pieces_at + npiece * sizeof(struct plait_cuda_piece),
                  left_at = (ranges_at + tensors.n * sizeof(struct plait_cuda_range) + 63) / 64 * 64,
                  each = (npiece + 2 * tensors.n + 64) * sizeof(double);
-    if (!room_make(&r, left_at + 7 * each))
+    if (!room_make(&r, left_at + 5 * each))
         exit(1);
     struct plait_cuda_part *parts = (void *)(r.host + parts_at);
     struct plait_cuda_piece *pieces = (void *)(r.host + pieces_at), *end = pieces;
@@ -221,8 +221,6 @@ static void measure_step(void)
                                   .ranges = (void *)(base + ranges_at),
                                   .gradient_squares = (void *)(base + left_at),
                                   .weight_squares = (void *)(base + left_at + each),
-                                  .momentum_squares = (void *)(base + left_at + 5 * each),
-                                  .bounds = (void *)(base + left_at + 6 * each), /* 0: nothing more is read */
                                   .sums = (void *)(base + left_at + 2 * each),
                                   .updates = (void *)(base + left_at + 3 * each),
                                   .result = (void *)(base + left_at + 4 * each),

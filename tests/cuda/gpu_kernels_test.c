@@ -347,8 +347,7 @@ static void build_optim(char *base, void *argument)
     struct plait_cuda_piece *pieces = (void *)(parts + TENSORS);
     struct plait_cuda_range *ranges = (void *)(pieces + MOST_PIECES);
     struct plait_cuda_piece *end = pieces;
-    struct plait_optim_bounds *bounds = (void *)(ranges + TENSORS);
-    struct plait_loss_scale *scale = (void *)(bounds + 1);
+    struct plait_loss_scale *scale = (void *)(ranges + TENSORS);
     const size_t n = all_elements(), after = (12 * n + 63) / 64 * 64;
     size_t at = 0;
 
@@ -369,8 +368,6 @@ static void build_optim(char *base, void *argument)
         .ranges = (void *)(base + ((char *)ranges - room.host)),
         .gradient_squares = (void *)(base + after),
         .weight_squares = (void *)(base + after + sizeof(double) * MOST_PIECES),
-        .momentum_squares = (void *)(base + after + sizeof(double) * 5 * MOST_PIECES),
-        .bounds = (void *)(base + ((char *)bounds - room.host)),
         .sums = (void *)(base + after + sizeof(double) * 2 * MOST_PIECES),
         .updates = (void *)(base + after + sizeof(double) * 3 * MOST_PIECES),
         .result = (void *)(base + after + sizeof(double) * 4 * MOST_PIECES),
@@ -389,7 +386,6 @@ static void build_optim(char *base, void *argument)
         .ntensor = TENSORS,
     };
     assert_true(a.npiece <= MOST_PIECES);
-    *bounds = (struct plait_optim_bounds){ INFINITY, 0 }; /* weights and momenta are read */
     *scale = (struct plait_loss_scale){ 4, 2, 0.5, 1, 64, 1, 0, 0 };
     memcpy(argument, &a, sizeof a);
 }
@@ -397,7 +393,7 @@ static void build_optim(char *base, void *argument)
 static void the_optimisers_three_passes(void **state)
 {
     for (layout = PACKED; layout <= ON_LINES; layout++) {
-        begin((12 * all_elements() + 63) / 64 * 64 + sizeof(double) * 6 * MOST_PIECES);
+        begin((12 * all_elements() + 63) / 64 * 64 + sizeof(double) * 5 * MOST_PIECES);
         run_both(PLAIT_CUDA_KERNEL_plait_optim_squares, 11, build_optim, 1e-6);
         run_both(PLAIT_CUDA_KERNEL_plait_optim_trust, 1, build_optim, 1e-6);
         run_both(PLAIT_CUDA_KERNEL_plait_optim_update, 11, build_optim, 1e-6);

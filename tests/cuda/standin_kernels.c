@@ -260,29 +260,13 @@ static void part_uses(struct at *at, const struct plait_cuda_optim *a, enum arra
     }
 }
 
-/* As cuda/kernels/optim_body.h's plait_looks(). */
-static bool needs_exact(const struct plait_cuda_optim *a)
-{
-    const struct plait_cuda_step *s = a->late != NULL ? a->late : &a->step;
-    const struct plait_optim_rule rule = { .decay = a->decay * s->decay, .lr = s->lr };
-
-    return a->exact != 0 || plait_optim_needs_exact(*a->bounds, rule);
-}
-
 static void squares_uses(struct at *at, const struct plait_cuda_optim *a)
 {
     optim_tables(at, a);
-    reads_table(at, a->bounds, sizeof *a->bounds);
-    if (a->known == 0) {
-        part_uses(at, a, GRADIENT, READ, a->check != 0);
-        writes(at, a->gradient_squares, a->npiece * sizeof(double));
-    }
-    part_uses(at, a, MASTER, READ, needs_exact(a));
+    part_uses(at, a, GRADIENT, READ, a->check != 0);
+    writes(at, a->gradient_squares, a->npiece * sizeof(double));
+    part_uses(at, a, MASTER, READ, false);
     writes(at, a->weight_squares, a->npiece * sizeof(double));
-    if (needs_exact(a)) {
-        part_uses(at, a, MOMENTUM, READ, true);
-        writes(at, a->momentum_squares, a->npiece * sizeof(double));
-    }
 }
 
 static void trust_uses(struct at *at, const struct plait_cuda_optim *a)
@@ -295,16 +279,12 @@ static void trust_uses(struct at *at, const struct plait_cuda_optim *a)
         reads(at, a->ranges, a->ntensor * sizeof *a->ranges);
         reads(at, a->gradient_squares, a->npiece * sizeof(double));
         reads(at, a->weight_squares, a->npiece * sizeof(double));
-        if (needs_exact(a))
-            reads(at, a->momentum_squares, a->npiece * sizeof(double));
-        writes(at, a->bounds, sizeof *a->bounds);
         writes(at, a->sums, nsum * sizeof(double));
     }
     if ((a->what & PLAIT_CUDA_TRUST) != 0) {
         reads(at, a->sums, nsum * sizeof(double));
         writes(at, a->updates, a->npart * sizeof *a->updates);
         writes(at, a->result, sizeof *a->result);
-        writes(at, a->bounds, sizeof *a->bounds);
         writes(at, a->scale, sizeof *a->scale);
     }
 }
