@@ -209,12 +209,12 @@ BODY bool plait_is_alike(const struct plait_cuda_optim *a)
     return a->sums[PLAIT_CUDA_CALL] == a->nrank * call && a->sums[PLAIT_CUDA_CALL_SQUARE] == a->nrank * (call * call);
 }
 
-/* One thread does this last, when no other reads the scale. As in lib/optim/optim.c, a NaN is not finite. */
+/* One thread does this last, when no other reads the scale. A scale that is 0, negative or a NaN skips the step. */
 BODY void plait_conclude(const struct plait_cuda_optim *a)
 {
     const double largest = 3.40282346638528859812e38; /* float32 */
     const double norm = sqrt(a->sums[PLAIT_CUDA_VERDICT]) * plait_factor_of(a);
-    const bool alike = plait_is_alike(a), finite = norm <= largest;
+    const bool alike = plait_is_alike(a), finite = norm >= 0 && norm <= largest;
 
     a->result->finite = alike && finite ? 1 : 0;
     a->result->ndiffer += alike ? 0 : 1;

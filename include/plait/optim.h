@@ -107,7 +107,7 @@ struct plait_optim_options {
      * plait_loss_scale_update(). The scale lies in the memory of the parts (with stream the GPU's), aligned to 8 bytes.
      * It is set before plait_optim_create(), lives as long as the optimiser, and no other one uses it. The caller may
      * read and write it between steps, with stream in the order of the stream. With comm it must be equal on all ranks.
-     * On a GPU its values are checked only by plait_optim_create(), unless the stream is being captured. NULL: none
+     * On a GPU its values are not checked; steps are skipped while `scale` is 0, negative or a NaN. NULL: none
      */
     struct plait_loss_scale *scale;
 };

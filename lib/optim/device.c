@@ -9,33 +9,6 @@
 #include <plait/coll.h>
 #include <plait/memory.h>
 
-/* Read the loss scale in the order of the stream, by pinned memory. While it is captured a stream executes nothing. */
-static enum plait_status check_scale(const struct plait_optim *o)
-{
-    const struct plait_device_plugin *p = plait_device_used();
-    struct plait_copy copy = { .from = o->options.scale, .bytes = sizeof *o->options.scale };
-    uint64_t capture = 0;
-    void *seen = NULL;
-
-    const char *why = p->capturing(o->queue, &capture);
-    if (why == NULL && capture != 0)
-        return PLAIT_OK;
-    enum plait_status status = plait_device_result("plait_optim_create: scale", why);
-    if (status == PLAIT_OK)
-        status = plait_mem_alloc_as(PLAIT_MEMORY_PINNED, sizeof *o->options.scale, &seen);
-    if (status != PLAIT_OK)
-        return status;
-    copy.to = seen;
-    why = p->copies(o->queue, &copy, 1);
-    if (why == NULL)
-        why = p->drain(o->queue);
-    status = plait_device_result("plait_optim_create: scale", why);
-    if (status == PLAIT_OK)
-        status = plait_optim_check_scale("plait_optim_create: scale", seen);
-    plait_mem_free(seen);
-    return status;
-}
-
 /* The kernels need room for the norms of all tensors, with SGD too. */
 enum plait_status plait_optim_device_make(struct plait_optim *o, size_t weights)
 {
@@ -55,8 +28,7 @@ enum plait_status plait_optim_device_make(struct plait_optim *o, size_t weights)
         return status;
     const struct plait_model model = { &o->options, o->momentum, o->at, o->sums };
     const char *why = plait_device_used()->make_stepper(device, &model, &o->stepper);
-    status = plait_device_result("an optimiser cannot use its GPU", why);
-    return status == PLAIT_OK && o->options.scale != NULL ? check_scale(o) : status;
+    return plait_device_result("an optimiser cannot use its GPU", why);
 }
 
 /* After a failure other ranks may still read the sums: the comm frees them when no rank does. */

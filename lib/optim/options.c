@@ -97,7 +97,7 @@ static enum plait_status check_apart(const struct plait_optim_options *o)
                             pair[0], (void *)o->parts[pair[0]].master, pair[1], (void *)o->parts[pair[1]].master);
 }
 
-/* On a GPU its values are checked in device.c. */
+/* On a GPU its values are not checked. The steps are skipped where it is 0, negative or a NaN. */
 static enum plait_status check_scale(const struct plait_optim_options *o, const struct plait_queue *queue)
 {
     enum plait_status status = PLAIT_OK;

@@ -272,6 +272,24 @@ static void a_step_that_is_not_finite_changes_nothing(void **state)
     drop_model(&m);
 }
 
+static void a_scale_that_is_none_skips_the_step(void **state)
+{
+    static const double bad[] = { 0, -1, NAN };
+
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct plait_optim_step s = PLAIT_OPTIM_STEP_DEFAULT;
+        struct model m;
+        s.lr = 0.1;
+        draw_model(&m, i % 2 != 0);
+        m.a.check = 1;
+        m.a.scale = &m.scale;
+        m.scale = (struct plait_loss_scale){ .scale = bad[i] };
+        step_on_device(&m, &s, false);
+        assert_int_equal(m.result.finite, 0);
+        drop_model(&m);
+    }
+}
+
 /* Finite gradients that the factor makes infinite, with SGD and LARS. */
 static void a_step_that_float32_does_not_hold_is_skipped_as_on_the_cpu(void **state)
 {
@@ -338,6 +356,7 @@ int main(void)
         cmocka_unit_test(steps_have_the_bits_of_the_cpu),
         cmocka_unit_test(a_scale_is_read_and_updated_as_on_the_cpu),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing),
+        cmocka_unit_test(a_scale_that_is_none_skips_the_step),
         cmocka_unit_test(a_step_that_float32_does_not_hold_is_skipped_as_on_the_cpu),
         cmocka_unit_test(what_lies_on_lines_moves_by_lines_alone),
     };

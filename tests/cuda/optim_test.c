@@ -669,8 +669,6 @@ static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32
     CHECK(refuses(&o, PLAIT_ERR_ARG, "plait_optim_create: scale is") &&
           refuses(&o, PLAIT_ERR_ARG, "is memory that CUDA does not know"));
     o.scale = (void *)(m.d.out + ROOM - sizeof scale);
-    CHECK(device_write(&m.d, o.scale, &scale, sizeof scale));
-    CHECK(refuses(&o, PLAIT_ERR_ARG, "plait_optim_create: scale: growth is 0.5; it must be 1 or more, and finite"));
     o.stream = NULL;
     part = m.host.parts[1];
     CHECK(refuses(&o, PLAIT_ERR_ARG, "plait_optim_create: scale is") &&
