@@ -220,14 +220,6 @@ static const char *capturing(struct plait_queue *q, uint64_t *capture)
     return why;
 }
 
-static const char *call_host(struct plait_queue *q, void (*function)(void *context), void *context)
-{
-    const char *why;
-
-    PUT(q->gpu, "cuLaunchHostFunc", plait_cuda.stream_call(q->stream, function, context));
-    return why;
-}
-
 enum { MOST_VALUES = 254 }; /* of one call, in which a flag's wait and its reset stay together */
 
 static cu_mem_op value_of(uint32_t operation, uint64_t address, uint32_t value, uint32_t how)
@@ -447,7 +439,6 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .drain = drain,
     .query = query,
     .capturing = capturing,
-    .call = call_host,
     .signal = signals,
     .seen = seen,
     .copies = copies,

@@ -120,7 +120,6 @@ enum { /* the used values of the driver's enums */
     X(stream_values, "cuStreamBatchMemOp_v2", (void *stream, unsigned n, cu_mem_op *ops, unsigned flags))           \
     X(device_uuid, "cuDeviceGetUuid_v2", (cu_uuid * out, int device))                                               \
     X(stream_wait_event, "cuStreamWaitEvent", (void *stream, void *event, unsigned flags))                          \
-    X(stream_call, "cuLaunchHostFunc", (void *stream, void (*function)(void *), void *context))                     \
     X(event_create, "cuEventCreate", (void **out, unsigned flags))                                                  \
     X(event_destroy, "cuEventDestroy_v2", (void *event))                                                            \
     X(event_record, "cuEventRecord", (void *event, void *stream))                                                   \

@@ -85,22 +85,8 @@ struct plait_copy {
 PLAIT_API enum plait_status plait_comm_copy(struct plait_comm *comm, const struct plait_copy *copies, size_t n,
                                             struct plait_stream *stream);
 
-/**
- * Call a function in the order of the stream.
- *
- * function  called with `context` by a thread of the driver; may call neither this library nor CUDA, and must wait for
- *           nothing, as there one function of a process runs at a time
- * Thread:   any; callers in several threads settle their order themselves
- * Errors:   PLAIT_ERR_ARG (NULL, or a stream of the process that this one was forked from); the driver's
- */
-PLAIT_API enum plait_status plait_stream_call(struct plait_stream *stream, void (*function)(void *context),
-                                              void *context);
-
 /** Wait until everything on the stream has ended. Thread: any. Errors: PLAIT_ERR_ARG; the driver's. */
 PLAIT_API enum plait_status plait_stream_synchronize(struct plait_stream *stream);
-
-/** Test whether everything on the stream has ended. Thread: any. Errors: PLAIT_ERR_ARG; the driver's. */
-PLAIT_API enum plait_status plait_stream_query(struct plait_stream *stream, int *done);
 
 /** Forget the stream, which stays CUDA's; waits for nothing. NULL is allowed. Thread: any. Errors: none. */
 PLAIT_API enum plait_status plait_stream_destroy(struct plait_stream *stream);

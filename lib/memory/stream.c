@@ -103,33 +103,12 @@ enum plait_status plait_stream_captures(struct plait_stream *s, uint64_t *captur
     return status;
 }
 
-enum plait_status plait_stream_call(struct plait_stream *s, void (*function)(void *context), void *context)
-{
-    const enum plait_status status = check("plait_stream_call", s, "function", function != NULL);
-
-    return status == PLAIT_OK
-               ? plait_device_result("plait_stream_call", plait_device_used()->call(s->queue, function, context))
-               : status;
-}
-
 enum plait_status plait_stream_synchronize(struct plait_stream *s)
 {
     const enum plait_status status = check("plait_stream_synchronize", s, "", true);
 
     return status == PLAIT_OK ? plait_device_result("plait_stream_synchronize", plait_device_used()->drain(s->queue))
                               : status;
-}
-
-enum plait_status plait_stream_query(struct plait_stream *s, int *done)
-{
-    enum plait_status status = check("plait_stream_query", s, "done", done != NULL);
-    bool passed = false;
-
-    if (status != PLAIT_OK)
-        return status;
-    status = plait_device_result("plait_stream_query", plait_device_used()->query(s->queue, &passed));
-    *done = passed;
-    return status;
 }
 
 enum plait_status plait_stream_destroy(struct plait_stream *s)

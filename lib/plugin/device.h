@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    14 /* changes with the declarations below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    15 /* changes with the declarations below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
 struct plait_location { /* of memory */
@@ -172,8 +172,6 @@ struct plait_device_plugin {
     const char *(*query)(struct plait_queue *queue, bool *done); /* is all work complete? */
     /* The id, unique in this process, of the graph capture that records this queue; 0: work is executed. */
     const char *(*capturing)(struct plait_queue *queue, uint64_t *capture);
-    /* Enqueue function(context): a host thread runs it in order, and it may not call the device's driver. */
-    const char *(*call)(struct plait_queue *queue, void (*function)(void *context), void *context);
 
     /* In their order, by one call of the driver or few. */
     const char *(*signal)(struct plait_queue *queue, const struct plait_signal *signals, size_t n);

@@ -456,10 +456,6 @@ static unsigned failures;
         }                                                                                            \
     } while (0)
 
-static void nothing(void *context)
-{
-}
-
 /* The first use of a device: driver, context, kernels; then memory of each kind, a stream. Did one fail? */
 static bool use(unsigned nth, void *cuda)
 {
@@ -468,7 +464,6 @@ static bool use(unsigned nth, void *cuda)
     enum plait_memory kind;
     const char *failed;
     void *memory[3];
-    int done;
 
     ask.standin_arm(nth, FAULT);
     for (int i = 0; i < 3; i++)
@@ -479,8 +474,6 @@ static bool use(unsigned nth, void *cuda)
         if (kind != taken[i])
             _exit(2);
     }
-    TWICE(plait_stream_call(stream, nothing, NULL));
-    TWICE(plait_stream_query(stream, &done));
     TWICE(plait_stream_synchronize(stream));
     TWICE(plait_stream_destroy(stream));
     for (int i = 0; i < 3; i++)

@@ -204,13 +204,12 @@ static void wait_at_shared_gate(void *context)
 /* Its stream is held up, so that the others' wait for it. */
 static int killed_under_way(struct plait_comm *comm, uint32_t rank, struct device_rank *d)
 {
-    int done = 1;
 
     CHECK(sum(comm, d, false) == PLAIT_OK && plait_stream_synchronize(d->stream) == PLAIT_OK);
-    CHECK(rank != VICTIM || plait_stream_call(d->stream, wait_at_shared_gate, NULL) == PLAIT_OK);
+    CHECK(rank != VICTIM || device.stream_call(d->cuda, wait_at_shared_gate, NULL) == 0);
     for (int i = 0; i < 3; i++)
         CHECK(sum(comm, d, false) == PLAIT_OK);
-    CHECK(plait_stream_query(d->stream, &done) == PLAIT_OK && !done);
+    CHECK(device.stream_query(d->cuda) == 600);
     ranks_meet();
     if (rank == VICTIM)
         kill(getpid(), SIGKILL);
@@ -318,7 +317,7 @@ static int aborted(struct plait_comm *comm, uint32_t rank, struct device_rank *d
 
     CHECK(sum(comm, d, false) == PLAIT_OK && plait_stream_synchronize(d->stream) == PLAIT_OK);
     CHECK(make_fusion(comm, d, &fusion) == PLAIT_OK);
-    CHECK(rank != VICTIM || plait_stream_call(d->stream, wait_at_shared_gate, NULL) == PLAIT_OK);
+    CHECK(rank != VICTIM || device.stream_call(d->cuda, wait_at_shared_gate, NULL) == 0);
     for (int i = 0; i < 3; i++)
         CHECK(sum(comm, d, false) == PLAIT_OK && ring(comm, d) == PLAIT_OK && fuse(fusion) == PLAIT_OK);
     CHECK(begin_sum(comm, d, false, &request) == PLAIT_OK);

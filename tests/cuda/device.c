@@ -27,6 +27,8 @@ static const struct {
     { "cuStreamCreate", offsetof(struct device, stream_create), false },
     { "cuStreamDestroy_v2", offsetof(struct device, stream_destroy), false },
     { "cuStreamSynchronize", offsetof(struct device, stream_synchronize), false },
+    { "cuStreamQuery", offsetof(struct device, stream_query), false },
+    { "cuLaunchHostFunc", offsetof(struct device, stream_call), false },
     { "cuMemcpyAsync", offsetof(struct device, copy), false },
     { "cuStreamBeginCapture_v2", offsetof(struct device, capture_begin), true },
     { "cuStreamEndCapture", offsetof(struct device, capture_end), true },

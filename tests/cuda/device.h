@@ -22,6 +22,8 @@ struct device { /* of the driver's: what tests call of it */
     int (*stream_create)(void **out, unsigned flags);
     int (*stream_destroy)(void *stream);
     int (*stream_synchronize)(void *stream);
+    int (*stream_query)(void *stream); /* 600: not ready */
+    int (*stream_call)(void *stream, void (*function)(void *context), void *context);
     int (*copy)(uint64_t to, uint64_t from, size_t bytes, void *stream);
     int (*capture_begin)(void *stream, int mode);
     int (*capture_end)(void *stream, void **graph);

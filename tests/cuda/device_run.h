@@ -12,7 +12,7 @@ unsigned device_ranks_run(const struct ranks *r);
 void device_run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **comm, uint32_t rank, void *arg),
                 void *arg);
 
-/* For plait_stream_call(): what comes behind it on the stream waits until the gate of this process is not 0. */
+/* For device.stream_call(): what comes behind it on the stream waits until the gate of this process is not 0. */
 extern _Atomic int gate;
 void wait_at_gate(void *context);
 

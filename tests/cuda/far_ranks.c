@@ -75,7 +75,7 @@ static int run_on(struct plait_comm *comm, uint32_t rank, const char *who, const
     CHECK(plait_allreduce(comm, d.in, d.out, COUNT, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
     plait_barrier(comm, NULL); /* everyone is out of it; who dies may be out of this first */
     if (dies)
-        CHECK(plait_stream_call(d.stream, wait_for_ever, NULL) == PLAIT_OK &&
+        CHECK(device.stream_call(d.cuda, wait_for_ever, NULL) == 0 &&
               pthread_create(&killer, NULL, die_soon, NULL) == 0);
     while (plait_allreduce(comm, d.in, d.out, COUNT, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK)
         usleep(1000);

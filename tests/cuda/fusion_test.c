@@ -337,16 +337,15 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const uint32_t nrank = plait_comm_nrank(*comm);
     struct gradients g;
-    int done;
 
     CHECK(device_begin(&g.d, ROOM));
     CHECK(create(*comm, &g, &setups[0]) == PLAIT_OK);
-    CHECK(plait_stream_call(g.d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(device.stream_call(g.d.cuda, wait_at_gate, NULL) == 0);
     for (uint32_t t = 0; t < NTENSOR; t++)
         if (give(&g, rank, t, 5) != 0)
             return 1;
     CHECK(plait_fusion_wait_all(g.fusion, NULL) == PLAIT_OK);
-    CHECK(plait_stream_query(g.d.stream, &done) == PLAIT_OK && !done);
+    CHECK(device.stream_query(g.d.cuda) == 600);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     atomic_store(&gate, 1);
     for (uint32_t t = 0; t < NTENSOR; t++)

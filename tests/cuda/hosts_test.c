@@ -264,7 +264,7 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
     call.stream = d.stream;
     CHECK(plait_allreduce(*comm, d.in, d.out, 999, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
     ranks_meet(); /* everyone is out of it */
-    CHECK(!last || plait_stream_call(d.stream, wait_at_shared_gate, NULL) == PLAIT_OK);
+    CHECK(!last || device.stream_call(d.cuda, wait_at_shared_gate, NULL) == 0);
     if (last && held != LATE)
         CHECK(pthread_create(&other, NULL, end_soon, held == KILLED ? NULL : *comm) == 0);
     enum plait_status status = plait_allreduce(*comm, d.in, d.out, 999, PLAIT_INT32, PLAIT_SUM, &call);
@@ -328,7 +328,7 @@ static int hold_message(struct plait_comm **comm, uint32_t rank, void *arg)
 
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
-    CHECK(rank == 0 || plait_stream_call(d.stream, wait_at_shared_gate, NULL) == PLAIT_OK);
+    CHECK(rank == 0 || device.stream_call(d.cuda, wait_at_shared_gate, NULL) == 0);
     CHECK((rank == 0 ? plait_recv(*comm, d.out, 99, PLAIT_INT32, 1, &call)
                      : plait_send(*comm, d.in, 99, PLAIT_INT32, 0, &call)) != PLAIT_OK);
     CHECK(strstr(plait_last_error(), "rank 1 does not send message #1") != NULL ||

@@ -625,7 +625,7 @@ static int break_off(struct plait_comm **comm, uint32_t rank, void *arg)
     int done;
 
     CHECK(device_begin(&d, ROOM));
-    CHECK(rank == 0 || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(rank == 0 || device.stream_call(d.cuda, wait_at_gate, NULL) == 0);
     if (rank == 0) {
         for (uint32_t i = 0; i < 3; i++) {
             call.request = &r[i];

@@ -395,7 +395,6 @@ static int held(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct plait_optim_step s = step_of(0);
     struct model m;
-    int done;
 
     if (begin(&m, &kinds[0], rank, *comm) != 0)
         return 1;
@@ -404,11 +403,11 @@ static int held(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     for (uint32_t t = 0; t < NTENSOR; t++)
         CHECK(device_write(&m.d, m.gpu.gradient[t], m.host.copy[t], bytes_of(t, m.kind->type)));
-    CHECK(plait_stream_call(m.d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(device.stream_call(m.d.cuda, wait_at_gate, NULL) == 0);
     for (uint32_t t = 0; t < NTENSOR; t++)
         CHECK(device_write(&m.d, m.gpu.gradient[t], m.host.gradient[t], bytes_of(t, m.kind->type)));
     CHECK(plait_optim_step(m.gpu.optim, &s, NULL) == PLAIT_OK);
-    CHECK(plait_stream_query(m.d.stream, &done) == PLAIT_OK && !done);
+    CHECK(device.stream_query(m.d.cuda) == 600);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     atomic_store(&gate, 1);
     return compare(&m, rank) != 0 || end(&m, rank) != 0;
@@ -530,7 +529,7 @@ static int fail_on_the_way(struct plait_comm **comm, uint32_t rank, void *arg)
         usleep(100);
     late = true;
     usleep(5000); /* it sleeps now */
-    CHECK(rank != 0 || plait_stream_call(m.d.stream, fail_rank_1, NULL) == PLAIT_OK);
+    CHECK(rank != 0 || device.stream_call(m.d.cuda, fail_rank_1, NULL) == 0);
     const enum plait_status status = plait_optim_step(m.gpu.optim, &s, rank == 0 ? &result : NULL);
     CHECK(rank != 0 || status == PLAIT_ERR_FAILED);
     late = false;

@@ -129,7 +129,7 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
 
     CHECK(device_begin(&d, ROOM));
     CHECK(fill(&d, rank, 5, false) == 0);
-    CHECK(plait_stream_call(d.stream, count_and_wait, NULL) == PLAIT_OK);
+    CHECK(device.stream_call(d.cuda, count_and_wait, NULL) == 0);
     call.stream = d.stream;
     call.request = &r[0];
     CHECK(sum(*comm, &d, 0, &call) == PLAIT_OK);
@@ -314,7 +314,7 @@ static int break_off(struct plait_comm **comm, uint32_t rank, double deadline)
     struct device_rank d;
 
     CHECK(device_begin(&d, ROOM));
-    CHECK(rank == 0 || plait_stream_call(d.stream, count_and_wait, NULL) == PLAIT_OK);
+    CHECK(rank == 0 || device.stream_call(d.cuda, count_and_wait, NULL) == 0);
     call.deadline = rank == 0 ? deadline : 0;
     for (uint32_t i = 0; i < 2; i++) {
         call.request = &r[i];
