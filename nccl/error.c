@@ -93,7 +93,6 @@ static void translate(const char *from, char *out, size_t room)
         { "plait_stream_create_cuda_on: cuda is ", "stream is " },
         { "plait_stream_create_cuda_on: ", "" },
         { "plait_mem_kind: memory is ", "a buffer is " },
-        { "plait_mem_device: memory is ", "a buffer is " },
         { "plait_device_now: ", "" },
         { ": call->scale is ", ": the operator's scalar is " },
         { "PLAIT_SCALE_LATE", "ncclScalarDevice" },

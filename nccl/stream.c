@@ -55,7 +55,7 @@ ncclResult_t nccl_stream_open(struct nccl_call *c, cudaStream_t stream)
     if (stream != NULL)
         result = find_gpu(c);
     else if (c->count > 0 || !c->comm->gpu) /* else no rank uses its pointers */
-        status = plait_mem_kind(buffer_of(c), &kind);
+        status = plait_mem_kind(buffer_of(c), &kind, NULL);
     if (result != ncclSuccess || status != PLAIT_OK)
         return result != ncclSuccess ? result : nccl_result(status, c->comm, c->kind->name);
     if (kind == PLAIT_MEMORY_HOST)
@@ -72,10 +72,8 @@ static ncclResult_t check_buffer(const struct nccl_call *c, const char *which, c
 {
     enum plait_memory kind = PLAIT_MEMORY_DEVICE;
     int device = -1;
-    enum plait_status status = plait_mem_device(memory, &device);
+    const enum plait_status status = plait_mem_kind(memory, &kind, &device);
 
-    if (status == PLAIT_OK && device < 0)
-        status = plait_mem_kind(memory, &kind);
     if (status != PLAIT_OK)
         return nccl_result(status, c->comm, c->kind->name);
     if (device < 0)

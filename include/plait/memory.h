@@ -78,13 +78,11 @@ PLAIT_API enum plait_status plait_device_now(int *out);
 /**
  * The kind of memory at an address, whoever allocated it. Before this process has used a GPU: host.
  *
+ * device  the GPU of memory of kind device; -1: memory of any other kind. NULL is allowed
  * Thread: any
  * Errors: PLAIT_ERR_ARG (out is NULL)
  */
-PLAIT_API enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out);
-
-/** The GPU of memory of kind device; -1: memory of any other kind. Thread, Errors: as plait_mem_kind(). */
-PLAIT_API enum plait_status plait_mem_device(const void *memory, int *out);
+PLAIT_API enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out, int *device);
 
 /** The name in the list above; "?" for an unknown value. Thread: any. */
 PLAIT_API const char *plait_memory_name(enum plait_memory kind);

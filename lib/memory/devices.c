@@ -189,28 +189,19 @@ enum plait_status plait_device_free(void *memory)
     return plait_device_result("plait_mem_free", why);
 }
 
-enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out)
+enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out, int *device)
 {
     struct plait_location at;
 
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_mem_kind: out is NULL");
     const enum plait_status status = plait_device_find("plait_mem_kind", ": memory", memory, &at);
-    if (status == PLAIT_OK)
-        *out = at.kind;
-    return status;
-}
-
-enum plait_status plait_mem_device(const void *memory, int *out)
-{
-    struct plait_location at;
-
-    if (out == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_mem_device: out is NULL");
-    const enum plait_status status = plait_device_find("plait_mem_device", ": memory", memory, &at);
-    if (status == PLAIT_OK)
-        *out = at.kind == PLAIT_MEMORY_DEVICE ? at.device : -1;
-    return status;
+    if (status != PLAIT_OK)
+        return status;
+    *out = at.kind;
+    if (device != NULL)
+        *device = at.kind == PLAIT_MEMORY_DEVICE ? at.device : -1;
+    return PLAIT_OK;
 }
 
 const char plait_device_unknown[] = "memory that CUDA does not know (host memory, or freed)";

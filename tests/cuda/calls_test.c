@@ -470,7 +470,7 @@ static bool use(unsigned nth, void *cuda)
         TWICE(plait_mem_alloc_as(taken[i], 1000, &memory[i]));
     TWICE(plait_stream_create_cuda(cuda, &stream));
     for (int i = 0; i < 3; i++) {
-        TWICE(plait_mem_kind(memory[i], &kind));
+        TWICE(plait_mem_kind(memory[i], &kind, NULL));
         if (kind != taken[i])
             _exit(2);
     }

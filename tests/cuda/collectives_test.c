@@ -376,8 +376,8 @@ static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32
     call.stream = NULL; /* and what the GPU reads the host cannot */
     CHECK(plait_allreduce(*comm, host, host, 4, PLAIT_INT32, PLAIT_PREMULSUM, &call) == PLAIT_ERR_UNSUPPORTED);
     CHECK(strstr(plait_last_error(), words[1]) != NULL);
-    CHECK(plait_mem_kind(host, &kind) == PLAIT_OK && kind == PLAIT_MEMORY_HOST);
-    CHECK(plait_mem_kind(d.in + 5, &kind) == PLAIT_OK && kind == PLAIT_MEMORY_DEVICE);
+    CHECK(plait_mem_kind(host, &kind, NULL) == PLAIT_OK && kind == PLAIT_MEMORY_HOST);
+    CHECK(plait_mem_kind(d.in + 5, &kind, NULL) == PLAIT_OK && kind == PLAIT_MEMORY_DEVICE);
     CHECK(plait_allreduce(*comm, host, host, 4, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK); /* nothing has happened */
     CHECK(device_end(&d));
     return 0;

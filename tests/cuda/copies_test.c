@@ -148,6 +148,7 @@ static int name_devices(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     const struct plait_copy copy = { NULL, NULL, 0 };
     struct device_rank d;
+    enum plait_memory kind;
     void *memory, *first;
     int number = -2;
 
@@ -155,9 +156,9 @@ static int name_devices(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(device_begin_on(&d, ROOM, 1));
     CHECK(plait_device_now(&number) == PLAIT_OK && number == 1);
     CHECK(plait_mem_alloc_on(0, 100, &first) == PLAIT_OK && plait_mem_alloc_on(1, ROOM, &memory) == PLAIT_OK);
-    CHECK(plait_mem_device(first, &number) == PLAIT_OK && number == 0);
-    CHECK(plait_mem_device(memory, &number) == PLAIT_OK && number == 1);
-    CHECK(plait_mem_device(&number, &number) == PLAIT_OK && number == -1);
+    CHECK(plait_mem_kind(first, &kind, &number) == PLAIT_OK && number == 0);
+    CHECK(plait_mem_kind(memory, &kind, &number) == PLAIT_OK && number == 1);
+    CHECK(plait_mem_kind(&number, &kind, &number) == PLAIT_OK && number == -1);
     CHECK(plait_mem_alloc_on(2, 100, &memory) == PLAIT_ERR_ARG && strstr(plait_last_error(), "no GPU 2") != NULL);
     CHECK(plait_mem_alloc_on(-1, 100, &memory) == PLAIT_ERR_ARG && plait_mem_alloc_on(1, 0, &memory) == PLAIT_ERR_ARG);
     CHECK(plait_stream_create_cuda_on(0, d.cuda, &stream) == PLAIT_ERR_ARG);

@@ -53,8 +53,8 @@ static int use_ours(const struct gpu_rank *g, int rank)
     REFUSED(plait_send(comm, g->in, COUNT, PLAIT_FLOAT32, 0, NULL));
     CHECK(plait_group_end() == PLAIT_ERR_UNSUPPORTED);
     REFUSED(plait_fusion_create(comm, &f, &fusion));
-    REFUSED(plait_mem_kind(g->in, &kind));
-    CHECK(plait_mem_kind(g->host, &kind) == PLAIT_OK); /* pinned: the host can use it */
+    REFUSED(plait_mem_kind(g->in, &kind, NULL));
+    CHECK(plait_mem_kind(g->host, &kind, NULL) == PLAIT_OK); /* pinned: the host can use it */
     CHECK(plait_allreduce(comm, g->host, g->host, COUNT, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
     CHECK(plait_comm_destroy(comm) == PLAIT_OK);
     return 0;
