@@ -444,7 +444,7 @@ static int a_trace_has_every_tensor_and_transfer_of_every_rank(struct plait_comm
             CHECK(plait_fusion_ready(f, t) == PLAIT_OK);
         CHECK(plait_fusion_wait_all(f, NULL) == PLAIT_OK);
     }
-    CHECK(plait_fusion_times(f, &times) == PLAIT_OK && times.communicating > 0 && times.packing > 0);
+    CHECK(plait_fusion_times(f, &times) == PLAIT_OK && times.communicating > 0);
     CHECK(times.hidden >= 0 && times.hidden <= times.communicating);
     CHECK(plait_fusion_trace(f, "/no/such/place") == PLAIT_ERR_SYSTEM);
     CHECK(plait_fusion_trace(f, "/dev/full") == PLAIT_ERR_SYSTEM);

@@ -233,9 +233,7 @@ PLAIT_API struct plait_comm *plait_fusion_comm(const struct plait_fusion *fusion
 
 /* Seconds of this rank since creation or the last call, with options.trace. */
 struct plait_fusion_times {
-    double packing, unpacking;
     double communicating; /* buckets were in flight */
-    double waiting;       /* inside plait_fusion_wait() and _wait_all(), summed over threads */
     double hidden;        /* buckets were in flight and no thread waited */
 };
 

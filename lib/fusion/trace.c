@@ -66,10 +66,6 @@ void plait_trace_add(struct plait_trace *t, enum plait_trace_kind kind, uint32_t
                   EVENTS);
     if (i < EVENTS)
         t->events[i] = (struct event){ begin, end, kind, number };
-    if (kind == PLAIT_TRACE_PACK)
-        t->times.packing += end - begin; /* under the comm's lock, as is unpacking */
-    else if (kind == PLAIT_TRACE_UNPACK)
-        t->times.unpacking += end - begin;
 }
 
 void plait_trace_waited(struct plait_trace *t)
@@ -98,7 +94,6 @@ void plait_trace_change(struct plait_trace *t, int in_flight, int waiting)
         t->times.communicating += passed;
     if (t->in_flight > 0 && t->waiting == 0)
         t->times.hidden += passed;
-    t->times.waiting += t->waiting * passed;
     t->in_flight += (uint32_t)in_flight;
     t->waiting += (uint32_t)waiting;
     t->changed = now;
