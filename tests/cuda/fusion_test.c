@@ -401,7 +401,7 @@ static int run_out(struct plait_comm **comm, uint32_t rank, void *arg)
 
     CHECK(device_begin(&g.d, ROOM));
     CHECK(create(*comm, &g, &setups[4]) == PLAIT_OK);
-    CHECK(plait_stream_call(g.d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(device.stream_call(g.d.cuda, wait_at_gate, NULL) == 0);
     for (uint32_t t = 0; t < NTENSOR; t++)
         if (give(&g, rank, t, 5) != 0)
             return 1;
