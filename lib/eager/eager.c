@@ -183,13 +183,12 @@ static inline int64_t lies_at(const struct plait_run *run, uint32_t rank)
                           : PLAIT_LIES_HERE;
 }
 
-/* The published data of `rank` for this rank. */
-static inline const void *published_by(const struct plait_run *run, uint32_t rank)
+/* The published data of `rank` for this rank. at: see lies_at(). */
+static inline const void *published_by(const struct plait_run *run, uint32_t rank, int64_t at)
 {
     const struct plait_eager_plan *t = &run->o->eager;
     const struct plait_comm *comm = run->comm;
     const struct plait_control *c = comm->peers[rank].control;
-    const int64_t at = lies_at(run, rank);
 
     if (at != PLAIT_LIES_HERE)
         return (const uint8_t *)((uintptr_t)c + (uintptr_t)at) + (t->parts ? comm->rank * t->room : 0);
@@ -230,38 +229,39 @@ static __attribute__((noinline)) void keep(const struct plait_run *run)
 static inline __attribute__((always_inline)) enum plait_status take(struct plait_run *run, uint32_t rank)
 {
     const struct plait_op_plan *o = run->o;
+    const int64_t at = lies_at(run, rank);
     enum plait_status status = PLAIT_OK;
 
-    if (lies_at(run, rank) != PLAIT_LIES_HERE) {
+    const void *from = published_by(run, rank, at);
+    if (at != PLAIT_LIES_HERE) {
         run->by_single_copy = true;
         status = check_writer(run->comm, rank);
     }
     if (status != PLAIT_OK)
         return status;
+    if (o->geometry.combines)
+        run->from[rank] = from;
     if (o->vform)
-        return plait_eager_take_part(run, rank, published_by(run, rank));
+        return plait_eager_take_part(run, rank, from);
     if (!o->geometry.combines)
-        plait_eager_copy(run->comm, run->out + rank * o->eager.stride, published_by(run, rank), o->bytes);
+        plait_eager_copy(run->comm, run->out + rank * o->eager.stride, from, o->bytes);
     return PLAIT_OK;
 }
 
 /* Reduces all operands into OUT. */
-static inline __attribute__((always_inline)) void combine(const struct plait_run *run)
+static inline __attribute__((always_inline)) void combine(struct plait_run *run)
 {
     const struct plait_op_plan *o = run->o;
     struct plait_comm *comm = run->comm;
     const size_t count = o->vform ? run->sizes.out[0] : o->count;
-    const void *from[PLAIT_EAGER_RANKS];
     const char *own = run->in + o->eager.at;
 
     if (count == 0)
         return;
-    for (uint32_t i = 0, r = o->eager.from.first; i < o->eager.from.n; i++, r = plait_eager_next(comm, r))
-        from[r] = published_by(run, r);
     if (o->vform)
         plait_eager_part_in(run, comm->rank, &own);
-    from[comm->rank] = own;
-    o->reduce(run->out, from, comm->nrank, count, &o->last);
+    run->from[comm->rank] = own;
+    o->reduce(run->out, run->from, comm->nrank, count, &o->last);
     comm->stats.bytes_reduced += plait_op_bytes(o, count, false);
 }
 

@@ -285,14 +285,15 @@ struct plait_run {
 
     /* For an eager operation, and for the small blocks of a split one. */
     uint64_t word;
-    bool published;      /* this rank's data is published */
-    bool single_copy;    /* IN must stay unchanged until all readers have read it */
-    bool by_single_copy; /* a writer's data was read by single copy */
-    bool finished;       /* this rank has read the data of all writers */
-    uint32_t reader;     /* a rank that still reads the slot's previous data, or the single-copy data */
-    uint32_t taken;      /* writers whose data has arrived */
-    bool eager_pending;  /* split: the eager part is not done */
-    bool engine_pending; /* split: there are large blocks too, and the engine is not done */
+    bool published;                      /* this rank's data is published */
+    bool single_copy;                    /* IN must stay unchanged until all readers have read it */
+    bool by_single_copy;                 /* a writer's data was read by single copy */
+    bool finished;                       /* this rank has read the data of all writers */
+    uint32_t reader;                     /* a rank that still reads the slot's previous data, or the single-copy data */
+    uint32_t taken;                      /* writers whose data has arrived */
+    bool eager_pending;                  /* split: the eager part is not done */
+    bool engine_pending;                 /* split: there are large blocks too, and the engine is not done */
+    const void *from[PLAIT_EAGER_RANKS]; /* of a reduction: each rank's data */
 
     bool whole; /* made by the space, not by the plan's steps */
 
