@@ -73,7 +73,7 @@ each_rank_logs_why_it_made_no_comm() {
     local -a on=(-x PLAIT_MPI=report -x LD_PRELOAD="$library")
     timeout 150 mpirun --oversubscribe "${on[@]}" -n 1 "$ranks" progress : "${on[@]}" -x PLAIT_PLANS=/none1 -n 1 "$ranks" progress : \
         "${on[@]}" -x PLAIT_PLANS=/none2 -n 1 "$ranks" progress >"$out" 2>&1 </dev/null || show "exit status $?"
-    has 1 'stays in MPI: PLAIT_PLANS: /none1 ' && has 1 'stays in MPI: PLAIT_PLANS: /none2 ' && has 0 'on Plait'
+    has 1 'stays in MPI: PLAIT_PLANS: /none1: ' && has 1 'stays in MPI: PLAIT_PLANS: /none2: ' && has 0 'on Plait'
 }
 in_place_where_mpi_has_none_is_for_mpi() {
     mpi 0 3 -x PLAIT_MPI=report misplaced && has 1 'MPI_Bcast +3 in MPI: an argument' && has 1 'MPI_Reduce +2 in MPI: an argument' &&
