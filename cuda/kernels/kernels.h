@@ -242,8 +242,8 @@ struct plait_cuda_optim {
     const struct plait_cuda_part *parts;
     const struct plait_cuda_piece *pieces; /* of parts */
     const struct plait_cuda_range *ranges;
-    double *gradient_squares; /* [npiece] */
-    double *weight_squares;   /* [npiece] */
+    double *gradient_squares;          /* [npiece] */
+    double *weight_squares;            /* [npiece] */
     double *sums;                      /* [PLAIT_CUDA_NORMS + 2 ntensor] weights' of each tensor, then gradients' */
     struct plait_cuda_update *updates; /* [npart] */
     struct plait_cuda_result *result;

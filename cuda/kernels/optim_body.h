@@ -214,7 +214,8 @@ BODY void plait_conclude(const struct plait_cuda_optim *a)
 {
     const double largest = 3.40282346638528859812e38; /* float32 */
     const double norm = sqrt(a->sums[PLAIT_CUDA_VERDICT]) * plait_factor_of(a);
-    const bool alike = plait_is_alike(a), finite = norm >= 0 && norm <= largest;
+    const bool scaled = a->scale == NULL || a->scale->scale > 0;
+    const bool alike = plait_is_alike(a), finite = scaled && norm <= largest;
 
     a->result->finite = alike && finite ? 1 : 0;
     a->result->ndiffer += alike ? 0 : 1;

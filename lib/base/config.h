@@ -53,7 +53,7 @@ struct plait_config {
     size_t slice;          /* PLAIT_SLICE      bytes of the vector per pipeline slice; 0: chosen */
     double timeout;        /* PLAIT_TIMEOUT    seconds, 60 */
     char tuning[256];      /* PLAIT_TUNING     "" for the usual places, "none", or the file that plait-tune wrote */
-    char plans[256];       /* PLAIT_PLANS      "" or a plan file */
+    char plans[256];       /* PLAIT_PLANS      "" or a plan file or folder */
     char plugins[256];     /* PLAIT_PLUGINS    "" or the folder of the plug-ins */
     int progress;          /* PLAIT_PROGRESS   0; 1: the progress thread runs for every comm */
     double warn;           /* PLAIT_WARN       seconds, 30 */

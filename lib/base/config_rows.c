@@ -161,8 +161,7 @@ const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_CALIBRATE", "1",
       "1: the first comm of a process times copies (at most 20 ms), to choose copy modes; 0: built-in ones",
       FIELD(calibrate), .words = "0 or 1" },
-    { "PLAIT_CHECK", "0", "1: prove every plan before its first run", FIELD(check),
-      .words = "0 or 1" },
+    { "PLAIT_CHECK", "0", "1: prove every plan before its first run", FIELD(check), .words = "0 or 1" },
     { "PLAIT_CMA", "auto",
       "how ranks of one host read each other's ordinary memory if nothing is reduced; 1: single copy by the kernel; "
       "0: staging buffers; auto: the faster one (PLAIT_CALIBRATE)",

@@ -17,11 +17,14 @@
 #include <sys/socket.h>
 
 #define CLIENT_LIMIT 0.2 /* seconds for a client to join */
+#define DEFER        30  /* seconds that the kernel keeps a TCP connection on which nothing has come */
 
 bool plait_listener_add(struct plait_listener *l, const struct sockaddr *address, socklen_t length)
 {
-    const int fd = plait_listen(address, length);
+    const int fd = plait_listen(address, length), defer = DEFER;
 
+    if (fd >= 0 && address->sa_family != AF_UNIX)
+        setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &defer, sizeof defer);
     if (fd >= 0)
         l->sockets[l->nsocket++] = fd;
     return fd >= 0;

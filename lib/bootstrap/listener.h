@@ -2,9 +2,11 @@
 /*
  * Rank 0's listening sockets, Unix or TCP, and the handshake with the clients that connect.
  *
- * Any process can connect over TCP, and any of this user's on one machine. So rank 0 gives each CLIENT_LIMIT to send a
- * fixed number of bytes, one client after the other; the others wait in the backlog. A rank that was refused connects
- * again, since it counts only once rank 0 has acknowledged it. Refused connections are counted, and logged at the end.
+ * Any process can connect over TCP, and any of this user's on one machine. So rank 0 gives each 0.2 s to send a fixed
+ * number of bytes, one client after the other; the others wait in the kernel's backlog. Over TCP the kernel hands a
+ * connection over when its first bytes have come (TCP_DEFER_ACCEPT), so silent ones delay nobody. A rank that was
+ * refused connects again, since it counts only once rank 0 has acknowledged it. Refused connections are counted, and
+ * logged at the end.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_LISTENER_H
 #define PLAIT_LIB_BOOTSTRAP_LISTENER_H
@@ -57,10 +59,10 @@ void plait_join_request_sign(const unsigned char *secret, const struct plait_han
 
 /* ---- Rank 0's end ------------------------------------------------------------------------------------------- */
 
-enum plait_refusal {                        /* why a client is refused, in the order of suspicion */
-                     PLAIT_REFUSED_NOTHING, /* it left without a word, or with too few */
-                     PLAIT_REFUSED_LEFT,    /* it left after rank 0's hello */
-                     PLAIT_REFUSED_SLOW,
+enum plait_refusal {                         /* why a client is refused, in the order of suspicion */
+                     PLAIT_REFUSED_NOTHING,  /* it left without a word, or with too few */
+                     PLAIT_REFUSED_SLOW,     /* it took too long: it may be a rank without a processor */
+                     PLAIT_REFUSED_LEFT,     /* it left after rank 0's hello */
                      PLAIT_REFUSED_SECRET,   /* its request has a wrong MAC or wrong fields */
                      PLAIT_REFUSED_STRANGER, /* it speaks another protocol */
 };

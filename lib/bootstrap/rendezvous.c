@@ -110,7 +110,7 @@ static enum plait_status join(const struct plait_rendezvous *r, const struct pla
     }
 }
 
-/* A client's rendezvous. */
+/* A client's rendezvous, or that of a second rank 0, which has an error of its own. */
 static enum plait_status attend(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
 {
     const struct plait_error mine = plait_star_own_error(b, own);
@@ -320,12 +320,12 @@ static int listen_at(struct plait_rendezvous *r, double until)
     return plait_listener_add(&r->listener, name, r->name.length) ? 0 : errno;
 }
 
-/* Rank 0 cannot listen. EBUSY, EADDRNOTAVAIL: nor later, to tell the others. */
+/* Rank 0 cannot listen. With EBUSY and EADDRNOTAVAIL it cannot do so later either, to tell the others. */
 static enum plait_status fail_to_listen(struct plait_rendezvous *r, int error)
 {
     const enum plait_status stopped = plait_frame_check();
 
-    r->untold = stopped != PLAIT_OK || error != EBUSY;
+    r->untold = stopped != PLAIT_OK || (error != EBUSY && error != EADDRNOTAVAIL);
     if (stopped != PLAIT_OK)
         return stopped;
     switch (error) {
@@ -349,9 +349,13 @@ static enum plait_status run_server(struct plait_rendezvous *r, struct plait_boo
     r->listener = (struct plait_listener){ .secret = r->tcp != NULL ? r->tcp->secret : NULL };
     const double most = own == PLAIT_OK ? b->limit : linger(b, own);
     const int error = listen_at(r, plait_clock() + most);
-    const enum plait_status status = error == 0        ? serve_all(b, r, own)
-                                     : own != PLAIT_OK ? own
-                                                       : fail_to_listen(r, error);
+    enum plait_status status = own;
+    if (error == 0)
+        status = serve_all(b, r, own);
+    else if (own == PLAIT_OK)
+        status = fail_to_listen(r, error);
+    else if (error == EADDRINUSE) /* the other rank 0 tells all that connect */
+        status = attend(r, b, own);
     plait_listener_close(&r->listener);
     return status;
 }

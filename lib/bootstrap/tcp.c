@@ -21,9 +21,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CONNECT_LIMIT 1.0 /* seconds for a connection */
-#define ANSWER_LIMIT  1.0 /* seconds for an answer; doubles after a round without one, as rank 0 may be busy */
-#define MOST_LIMIT    8.0
+#define CONNECT_LIMIT 1.0   /* seconds for a connection */
+#define FIRST_ANSWER  5.0   /* seconds for an answer at the first port: rank 0 may have thousands of ranks to answer */
+#define OTHER_ANSWER  1.0   /* the same at the other ports, which rank 0 uses only if the first is taken */
 #define FIRST_PAUSE   0.001 /* seconds between rounds; doubles up to MOST_PAUSE */
 #define MOST_PAUSE    0.1
 
@@ -37,9 +37,9 @@ struct probe {
 struct search {
     const struct plait_tcp_id *id;
     struct plait_handshake *h;
-    double until, answer_limit, next_limit; /* next_limit: in the next round */
+    double until;
     unsigned naddress;
-    /* Of each address the probe that explains most: a wrong answer, or else the first port. */
+    /* Of each address the probe that says most: a wrong answer, or else that of the first port. */
     struct probe best[PLAIT_MOST_ADDRESSES];
 };
 
@@ -77,11 +77,11 @@ static enum plait_status connect_to(const struct search *s, struct probe *p, int
 }
 
 /* Exchange hellos with the program that listens there. */
-static enum plait_status greet(struct search *s, struct probe *p, int fd)
+static enum plait_status greet(struct search *s, struct probe *p, double limit, int fd)
 {
     struct plait_server_hello *hello = &s->h->server;
     const size_t magic = sizeof hello->magic;
-    const double until = in_at_most(s, s->answer_limit);
+    const double until = in_at_most(s, limit);
     enum plait_status status = plait_client_hello_make(&s->h->client);
 
     if (status == PLAIT_OK)
@@ -90,20 +90,18 @@ static enum plait_status greet(struct search *s, struct probe *p, int fd)
         status = plait_frame_receive(fd, hello, magic, until);
     if (status == PLAIT_OK && memcmp(hello->magic, PLAIT_HELLO_MAGIC, magic) == 0) /* else it may say no more */
         status = plait_frame_receive(fd, (char *)hello + magic, sizeof *hello - magic, until);
-    if (status == PLAIT_ERR_TIMEOUT)
-        s->next_limit = 2 * s->answer_limit < MOST_LIMIT ? 2 * s->answer_limit : MOST_LIMIT;
     p->error = status == PLAIT_OK ? EPROTO : status == PLAIT_ERR_PEER ? ECONNRESET : 0;
     const bool wrong = status == PLAIT_OK && !plait_server_hello_is_valid(s->id->secret, s->h);
     return wrong || status == PLAIT_ERR_TIMEOUT ? PLAIT_ERR_PEER : status;
 }
 
 /* *out: the socket, or -1. */
-static enum plait_status find_at(struct search *s, struct probe *p, int *out)
+static enum plait_status find_at(struct search *s, struct probe *p, double limit, int *out)
 {
     enum plait_status status = connect_to(s, p, out);
 
     if (status == PLAIT_OK)
-        status = greet(s, p, *out);
+        status = greet(s, p, limit, *out);
     if (status == PLAIT_OK)
         return PLAIT_OK;
     plait_descriptor_close(*out);
@@ -118,13 +116,12 @@ static enum plait_status find_at_any(struct search *s, int *out)
 {
     char address[PLAIT_ADDRESS_TEXT];
 
-    s->answer_limit = s->next_limit;
     for (unsigned k = 0; k < s->naddress; k++)
         for (unsigned i = 0; i < plait_tcp_id_nport(s->id) && plait_clock() < s->until; i++) {
             union plait_address all[PLAIT_MOST_ADDRESSES];
             plait_hosts_list(&s->id->hosts, plait_tcp_id_port(s->id, i), all);
             struct probe p = { .address = all[k] };
-            const enum plait_status status = find_at(s, &p, out);
+            const enum plait_status status = find_at(s, &p, i == 0 ? FIRST_ANSWER : OTHER_ANSWER, out);
             if (p.error == EPROTO || (i == 0 && s->best[k].error != EPROTO))
                 s->best[k] = p;
             if (status == PLAIT_OK)
@@ -169,7 +166,7 @@ enum plait_status plait_tcp_find(const struct plait_tcp_id *id, const struct pla
                                  struct plait_handshake *h, int *out)
 {
     union plait_address all[PLAIT_MOST_ADDRESSES];
-    struct search s = { .id = id, .h = h, .until = until, .next_limit = ANSWER_LIMIT };
+    struct search s = { .id = id, .h = h, .until = until };
     double pause = FIRST_PAUSE;
     enum plait_status status;
 

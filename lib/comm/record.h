@@ -9,8 +9,8 @@
  * operation whose progress has another sequence number was shorter than the spin; it ran between the times of the
  * operations before and after it.
  *
- * A send or receive is there only while this rank is in a long wait for it. So messages that pass quickly cost nothing,
- * and the recorder always has the message in which a rank hangs.
+ * A send or receive is there only while this rank is in a long wait for it, and 64 of them at most. So messages that
+ * pass quickly cost nothing, and the recorder has messages in which a rank hangs, but not all of more than 64.
  *
  * Other ranks and plait-info --dump read all of it concurrently; the process may run, hang or be stopped. Entries are
  * seqlocks: the first word of one is zeroed first and written last; readers check it before and after.
@@ -132,6 +132,7 @@ static inline struct plait_awaited *plait_awaited_add(struct plait_awaited all[P
 {
     for (struct plait_awaited *a = all; a < all + PLAIT_NAWAITED; a++)
         if (atomic_load_explicit(&a->since, memory_order_relaxed) == 0) {
+            atomic_thread_fence(memory_order_release); /* a reader that sees the new `what` sees no old `since` */
             a->what = *what;
             atomic_store_explicit(&a->since, since, memory_order_release);
             return a;

@@ -18,7 +18,11 @@
 
 #include "base/status.h"
 #include "call/call.h"
+#include "comm/comm.h"
+#include "failure/failure.h"
+#include "operation/operation.h"
 #include "reduce/reduce.h"
+#include "request/request.h"
 
 #include <plait/plan.h>
 

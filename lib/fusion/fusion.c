@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "base/ranges.h"
 #include "base/status.h"
+#include "engine/operate.h"
 #include "memory/arena.h"
 
 #include <plait/coll.h>

@@ -19,6 +19,11 @@
 #include <plait/fusion.h>
 
 #include "call/call.h"
+#include "comm/comm.h"
+#include "failure/failure.h"
+#include "operation/arguments.h"
+#include "progress/progress.h"
+#include "request/request.h"
 
 #include <plait/plan.h>
 

@@ -4,7 +4,9 @@
 
 #include "base/status.h"
 #include "call/call.h"
+#include "comm/comm.h"
 #include "device/device_comm.h"
+#include "failure/failure.h"
 
 #include <plait/coll.h>
 #include <plait/memory.h>

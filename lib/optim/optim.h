@@ -17,6 +17,7 @@
 #include <plait/optim.h>
 
 #include "loss_scale.h"
+#include "operation/arguments.h"
 #include "plugin/device.h"
 #include "reduce/reduce.h"
 

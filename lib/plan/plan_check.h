@@ -96,7 +96,7 @@ uint32_t plait_tidy_deps(uint32_t *deps, uint32_t n);
 enum plait_status plait_plan_assemble(const struct plait_plan *head, const struct plait_step *steps,
                                       const uint32_t *deps, struct plait_plan **out);
 
-/* Emit this plan, of the shape and rank that are being emitted, as it is. */
+/* Emit a copy of this plan. Its shape and rank must be the builder's. */
 void plait_emit_plan(struct plait_builder *b, const struct plait_plan *plan);
 
 /* The plans of all ranks. *out is to be destroyed after an error, too. */

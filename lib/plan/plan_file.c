@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Algorithms from plan files: the plans of all ranks, one after the other, as `plait-plan show` prints them. A line
- * "algorithm NAME" may come first; else the file's name without ".plan" is the algorithm's. Behind them may come those
- * of other numbers of ranks, of other roots and of other algorithms.
+ * "algorithm NAME" may come first; else the file's name without ".plan" is the algorithm's. Plans for other numbers of
+ * ranks, roots or algorithms may follow in the same file.
  *
  * The plans are out of place, and their dependencies are kept as they are.
  */

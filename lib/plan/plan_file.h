@@ -7,7 +7,7 @@
 
 #define PLAIT_FILE_NAME 48 /* bytes of such an algorithm's name: with the collective it fits PLAIT_ALGO */
 
-struct plait_plans_of { /* a file */
+struct plait_plans_of { /* one number of ranks and root */
     uint32_t nrank, root;
     struct plait_plan **plans; /* [nrank] */
     struct plait_claim claim;

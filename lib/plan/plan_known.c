@@ -34,11 +34,17 @@ static int is_plan(const struct dirent *e)
     return n > 5 && e->d_name[0] != '.' && strcmp(e->d_name + n - 5, ".plan") == 0;
 }
 
+/* Equal in all locales, so that all ranks list the files in one order. */
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
 /* A file, or the files *.plan of a folder in the order of their names. */
 static enum plait_status add(struct plait_alg_set *set, const char *path)
 {
     struct dirent **files;
-    const int n = scandir(path, &files, is_plan, alphasort);
+    const int n = scandir(path, &files, is_plan, by_name);
     enum plait_status status = n == 0 ? plait_fail(PLAIT_ERR_CONFIG, "%s has no file *.plan", path) : PLAIT_OK;
     char *file;
 

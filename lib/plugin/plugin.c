@@ -138,10 +138,10 @@ enum plait_status plait_plugin_load_files(const char *name, const struct plait_f
     return PLAIT_OK;
 }
 
-/* A zero byte in it, which is no text, ends it and is counted. */
+/* A zero byte in it, which is no text, ends it and is counted. A FIFO without a writer is empty, and does not wait. */
 enum plait_status plait_file_read(const char *path, char **text, size_t *bytes)
 {
-    FILE *f = plait_descriptor_stream(open(path, O_RDONLY | O_CLOEXEC), "r");
+    FILE *f = plait_descriptor_stream(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), "r");
     size_t room = 1;
 
     if (f == NULL)

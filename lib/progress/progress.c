@@ -222,7 +222,7 @@ static atomic_bool stop;
  * sleeper wakes. On a busy one a yield costs a time slice, while a sleeper runs soon after it is woken. A yield that
  * returns late shows a busy processor. Sleeps without progress get longer: a turn takes some 20 us from computation.
  */
-static void idle_beside(struct plait_spinner *spinner, uint32_t *crowded)
+static void idle_with_others(struct plait_spinner *spinner, uint32_t *crowded)
 {
     const double now = plait_clock();
 
@@ -271,7 +271,7 @@ static void *run_thread(void *arg)
                                      : plait_progress())) /* after long sleeps, probe at once */
             plait_spinner_reset(&spinner);
         else
-            idle_beside(&spinner, &crowded);
+            idle_with_others(&spinner, &crowded);
     return NULL;
 }
 

@@ -65,7 +65,7 @@ static void in_rank_0s_place(const uint8_t *data, size_t size)
 {
     struct plait_tcp_id id = { .kind = PLAIT_ID_MADE };
     struct plait_handshake h;
-    struct search s = { .id = &id, .h = &h, .until = plait_clock() + 30, .answer_limit = 30 };
+    struct search s = { .id = &id, .h = &h, .until = plait_clock() + 30 };
     struct probe t = { .error = 0 };
     const size_t magic = sizeof h.server.magic;
     int ends[2];
@@ -73,7 +73,7 @@ static void in_rank_0s_place(const uint8_t *data, size_t size)
     memcpy(id.secret, secret, sizeof id.secret);
     const int fd = socket_with(ends, data, size);
     shutdown(ends[1], SHUT_WR);
-    MUST(greet(&s, &t, fd) == PLAIT_ERR_PEER);
+    MUST(greet(&s, &t, 30, fd) == PLAIT_ERR_PEER);
     const bool whole = size >= (size >= magic && memcmp(data, PLAIT_HELLO_MAGIC, magic) == 0 ? sizeof h.server : magic);
     MUST(t.error == (whole ? EPROTO : ECONNRESET)); /* a wrong answer, or a part of one */
     close(fd);

@@ -49,7 +49,8 @@ static bool is_root(const struct plait_remote *r)
     return r->comm->rank == 0;
 }
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all variables below, and of the remotes */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  /* of all variables below, and of the remotes */
+static pthread_cond_t created = PTHREAD_COND_INITIALIZER; /* a remote */
 static struct plait_remote *remotes;
 static pthread_t thread;
 static bool running;
@@ -310,10 +311,11 @@ static void *run(void *arg)
     (void)arg;
     pthread_mutex_lock(&lock);
     for (;;) {
+        while (remotes == NULL)
+            pthread_cond_wait(&created, &lock);
         struct pollfd *list = gather(&n);
-        const int most = remotes == NULL && list != NULL ? -1 : (int)(TICK * 1e3);
         pthread_mutex_unlock(&lock);
-        poll(list, n, most);
+        poll(list, n, (int)(TICK * 1e3));
         free(list);
         pthread_mutex_lock(&lock);
         drain_doorbell();
@@ -348,6 +350,7 @@ enum plait_status plait_remote_create(struct plait_comm *comm, struct plait_remo
     running |= error == 0;
     r->next = remotes;
     remotes = error == 0 ? r : remotes;
+    pthread_cond_signal(&created);
     pthread_mutex_unlock(&lock);
     if (error == 0) {
         *out = r;
@@ -433,6 +436,7 @@ static void forget_parent(void)
             plait_descriptor_close(remotes->lines[i].fd);
     close_doorbell();
     running = false;
+    created = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* it counts the parent's thread as waiting */
 }
 
 const struct plait_fork_module plait_remotes_fork = { .lock = &lock, .forget = forget_parent };

@@ -100,7 +100,7 @@ static void start_send(struct schedule *s, uint32_t rank, uint64_t round)
     }
 }
 
-/* The deadlock check has left no node with pending dependencies. */
+/* pending[] is all 0 after the deadlock check. */
 static void count_messages(struct schedule *s)
 {
     struct plait_graph *g = s->g;
