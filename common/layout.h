@@ -29,7 +29,7 @@ struct layout { /* of a row */
     uint32_t cuts[MOST_CUTS]; /* RULE_CUTS: [ncut] increasing numbers of the first tensors of further buckets */
 };
 
-#define LAYOUT_NAMES "threshold:SIZE, threshold:all, segments, cubic, ddp, horovod or cuts:A+B+..."
+#define LAYOUT_NAMES "threshold:SIZE, threshold:all, segments, cubic, ddp, horovod or cuts:A+B+... (0 < A < B)"
 
 /* Parse one of LAYOUT_NAMES. Returns false for other names. */
 bool layout_parse(const char *text, struct layout *out);

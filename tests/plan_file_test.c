@@ -190,7 +190,8 @@ static void plans_of_a_name_are_one_algorithm_for_several_numbers_of_ranks(void 
 
     write_text("swap.plan", SWAP "algorithm other\n" ALONE "algorithm swap\n" SWAP);
     assert_int_equal(load("swap.plan", &set, error), PLAIT_ERR_CONFIG);
-    assert_string_equal(error, "swap.plan: there are two plans of 'swap' for 2 ranks");
+    assert_string_equal(error,
+                        "swap.plan: there are two plans of 'swap' for 2 ranks; begin one with a line 'algorithm NAME'");
 }
 
 static void the_plan_files_of_a_folder_are_read_in_the_order_of_their_names(void **state)

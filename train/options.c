@@ -316,8 +316,8 @@ static const struct row rows[] = {
     CHOSEN("payload", payload, payloads, "gradients travel as fp32, bf16 or fp16 (bf16; fp32 with --reproducible)",
            .kept = KEPT),
     OWN("bucket", "SIZE", parse_bucket,
-        "bucket size in bytes; 0: each tensor alone; or a layout, such as cuts:4+28 (an eighth of the gradients, 64K "
-        "to 4M)",
+        "bucket size in bytes (an eighth of the gradients, 64K to 4M); 0: each tensor alone; or a layout, such as "
+        "cuts:4+28",
         .print = print_bucket, .kept = KEPT, .need = &synchronous),
     SWITCHED("overlap", overlap, "exchange buckets during the backward pass (on)", .need = &synchronous),
     ROW(OPTION_TO(PARSED, "algo", "SPEC", NULL,

@@ -244,7 +244,9 @@ static enum plait_status add(struct plait_alg_set *set, const char *path, const 
     else if ((a = find_or_add(set, name, coll)) == NULL)
         status = plait_fail_memory("%s: out of memory for an algorithm", path);
     else if (find_shape(a, p->nrank, p->root) != NULL)
-        status = plait_fail(PLAIT_ERR_CONFIG, "%s: there are two plans of '%s' for %u ranks", path, name, p->nrank);
+        status = plait_fail(PLAIT_ERR_CONFIG,
+                            "%s: there are two plans of '%s' for %u ranks; begin one with a line 'algorithm NAME'",
+                            path, name, p->nrank);
     else if (!plait_grow((void **)&a->shapes, a->nshape + 1, &a->room, sizeof *a->shapes))
         status = plait_fail_memory("%s: out of memory for an algorithm", path);
     if (status != PLAIT_OK) {
