@@ -36,12 +36,17 @@ static enum plait_status connect_to_leader(struct finding *f, const struct plait
     static const char whom[] = "the first rank of this node";
     const double until = plait_clock() + CONNECT_LIMIT;
     enum plait_status status = plait_unix_connect(name, until, whom, &f->b->node.root);
+    struct plait_error why;
 
     if (status == PLAIT_OK)
         status = plait_frame_send(f->b->node.root, &f->b->rank, sizeof f->b->rank, until);
-    return status == PLAIT_ERR_PEER || status == PLAIT_ERR_TIMEOUT
-               ? plait_fail(PLAIT_ERR_PEER, "comm creation: %s left or died", whom)
-               : status;
+    if (status != PLAIT_ERR_PEER && status != PLAIT_ERR_TIMEOUT)
+        return status;
+    /* It may have left because a rank has failed. Rank 0 says so, and sends nothing else before this rank's message. */
+    if (f->b->rank > 0 && plait_frame_read(f->b->star.root, NULL, 0, plait_clock() + PLAIT_TELL, &why) == PLAIT_OK &&
+        why.status != PLAIT_OK)
+        return plait_restore_error(&why);
+    return plait_fail(PLAIT_ERR_PEER, "comm creation: %s left or died", whom);
 }
 
 static enum plait_status find_leader(struct finding *f, const struct plait_unique_id *id)
