@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define HEAD(rank, ranks) "plan 1 allreduce rank " #rank " of " #ranks ", blocks 1, tmp 1, lanes 1, out of place\n"
 #define SWAP_0            HEAD(0, 2) "r0 #0 send in[0] to r1\nr0 #1 recv tmp[0] from r1\n"
@@ -238,6 +240,19 @@ static void paths_without_plans_are_refused(void **state)
     assert_null(set);
     assert_null(plait_alg_set_list(NULL)[0]);
     plait_alg_set_destroy(NULL);
+}
+
+/* It is read as empty, without a wait for a writer. */
+static void a_fifo_without_a_writer_does_not_hang(void **state)
+{
+    struct plait_alg_set *set = NULL;
+    char error[512];
+
+    assert_int_equal(mkfifo(in_folder("pipe.plan"), 0600), 0);
+    alarm(20);
+    assert_int_equal(load("pipe.plan", &set, error), PLAIT_ERR_PLAN);
+    alarm(0);
+    assert_null(set);
 }
 
 /* ---- What is wrong ---------------------------------------------------------------------------------------- */
@@ -544,6 +559,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(what_is_printed_of_every_algorithm_is_read_as_the_same_plans, empty_folder),
         cmocka_unit_test_teardown(dependencies_of_the_file_are_kept, empty_folder),
+        cmocka_unit_test_teardown(a_fifo_without_a_writer_does_not_hang, empty_folder),
         cmocka_unit_test_teardown(lanes_of_the_file_are_kept, empty_folder),
         cmocka_unit_test_teardown(comments_blank_lines_and_a_name_may_stand_anywhere, empty_folder),
         cmocka_unit_test_teardown(plans_of_a_name_are_one_algorithm_for_several_numbers_of_ranks, empty_folder),

@@ -112,7 +112,7 @@ static int run_batch(struct plait_comm **comm, uint32_t rank, void *arg)
     return failed;
 }
 
-/* What is bound does what the plan does, with any rounding. */
+/* A bound plan does what its plan does, with any rounding. */
 static void check_bound(const struct random_plan *p, uint32_t turn)
 {
     const enum plait_status status =

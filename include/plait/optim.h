@@ -36,8 +36,8 @@
  *
  * A step whose gradients have an infinity or a NaN is skipped on all ranks, and result.finite is 0. So is one whose
  * gradients times factor have a norm too large for float32. With check 0 gradients of SGD, and of parts with NO_TRUST,
- * are not checked. A rate or a decay that makes weights infinite shows in the
- * next gradients that are computed from them.
+ * are not checked. A rate or a decay that makes weights infinite shows in the next gradients that are computed from
+ * them.
  *
  * A step makes three passes over all tensors together, without atomics. The first adds up squares. The second computes
  * the trusts from a few numbers for each tensor. The third reads gradient, master and momentum once and writes master,

@@ -380,8 +380,8 @@ PLAIT_API enum plait_status plait_plan_parse(const char *name, const char *text,
 struct plait_alg_set;
 
 /**
- * Make algorithms of a plan file (docs/plans.md). The plans are out of place, and are proved as
- * plait_plan_check() does. The claim is made of their figures.
+ * Make algorithms of plan files (docs/plans.md). The plans are out of place, and are proved as plait_plan_check() does.
+ * The claim is made of their figures.
  *
  * path  a file, or a folder: all its files *.plan. Plans of the same name of algorithm, of other numbers of ranks or
  *       other roots, make one algorithm

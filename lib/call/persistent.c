@@ -2,7 +2,7 @@
 /* Persistent requests: the same operation again and again. */
 #include "call.h"
 
-/* What its holder must do first; NULL: nothing. It need not wait once its stream has all of it. */
+/* Why the request is busy, and the remedy; NULL: it is idle, or all of it is on its stream. */
 static const char *busy(const struct plait_request *r)
 {
     const enum plait_request_state state = plait_request_state(r);

@@ -90,7 +90,7 @@ static enum plait_status check_options(const struct plait_elastic_options *o, co
     return plait_device_refuse("plait_elastic_create", ": weights", o->weights);
 }
 
-/* What must be the same on all ranks, of options that have a name. */
+/* The options that must be equal on all ranks. */
 static void describe(const void *options, FILE *f)
 {
     const struct plait_elastic_options *o = options;

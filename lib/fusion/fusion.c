@@ -131,7 +131,7 @@ static void describe_layout(const struct plait_layout *l, FILE *f)
     fprintf(f, "\n");
 }
 
-/* What all ranks must register alike, of options whose name is set. */
+/* The options that must be equal on all ranks. */
 static void describe(const void *options, FILE *f)
 {
     const struct plait_fusion_options *o = options;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What its communicator asks of a fusion: a turn, and who is late.
+ * The callbacks of a fusion for its communicator: a turn, and the tensors that ranks lack.
  *
  * While the fusion waits for tensors of this rank, no operation runs that would detect failures. Its turns detect them
  * instead, warn of a stall, and after the deadline fail the communicator.

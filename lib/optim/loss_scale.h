@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the optimiser and its GPU kernels share: the loss scale. */
+/* The loss scale, which the optimiser and its GPU kernels update alike. */
 #ifndef PLAIT_LIB_OPTIM_LOSS_SCALE_H
 #define PLAIT_LIB_OPTIM_LOSS_SCALE_H
 

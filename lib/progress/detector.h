@@ -11,7 +11,7 @@
 
 #include "comm/comm.h"
 
-/* What is awaited. blame is NULL for a collective. The callbacks get the wait's context. */
+/* Callbacks of a wait, which get its context. blame is NULL for a collective. */
 struct plait_wait_kind {
     /* The awaited ranks, at most `most`. NULL: none; the wait is for this rank itself. */
     uint32_t (*awaited)(const void *context, uint32_t *ranks, uint32_t most);
