@@ -9,6 +9,7 @@
 #include "unit.h"
 
 #include <plait/log.h>
+#include <plait/memory.h>
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -99,17 +100,20 @@ static int join(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct scene *s = arg;
     struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
-    float *w = calloc(COUNT, sizeof *w);
+    float *own = calloc(COUNT, sizeof *own);
+    void *library = NULL; /* read in place; those of worker 0 are messages */
     struct plait_elastic *e;
 
+    CHECK(plait_mem_alloc(COUNT * sizeof(float), &library) == PLAIT_OK);
     o.mode = s->mode;
     o.nserver = s->nserver;
-    o.weights = w;
+    o.weights = rank == 0 ? own : library;
     o.count = COUNT;
-    CHECK(w != NULL && plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
+    CHECK(own != NULL && plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
     const int failed = s->work(s, e, rank);
     plait_elastic_destroy(e);
-    free(w);
+    free(own);
+    plait_mem_free(library);
     s->ended += rank != s->victim;
     while (failed == 0 && rank == 0 && s->victim > 0 && atomic_load(&s->ended) < NWORKER + s->nserver - 1)
         usleep(200);

@@ -28,6 +28,7 @@ SUBJECTS = {
     'dump_test.c': ['comm', 'memory'],
     'eager_test.c': ['comm', 'failure', 'operation'],
     'elastic_deaths_test.c': ['elastic'],
+    'elastic_test.c': ['elastic'],
     'elastic_model.c': ['reduce'],
     'engine_test.c': ['request'],
     'failure_test.c': ['bootstrap', 'comm', 'failure', 'operation', 'progress'],

@@ -57,12 +57,13 @@
  * Modes with servers: the last `nserver` ranks of the comm are servers: they call plait_elastic_serve() instead of
  * working. A rank may be a thread of a worker's process. Each server has an equal part of the centre. Each pair of
  * worker and server has a comm of its own, so nobody waits for a worker that is late or stopped, except in `original`
- * for its turn. A worker that dies or leaves only lowers P. Weights and answers are messages. Each server applies its
- * part of an exchange when it has the weights, wholly or not at all. It does not wait for the other servers. The last
- * exchange of a worker that dies is applied by the servers that have received their part. A worker that gives up (its
- * exchange took longer than the deadline) counts as dead. If a server dies, its part of the centre is lost: an error on
- * all workers that ask it. So is one that does not answer for the comm's deadline. If all workers die the servers still
- * have the centre: plait_elastic_centre().
+ * for its turn. A worker that dies or leaves only lowers P. Within a host a server reads weights in library memory in
+ * place, and the worker the answer; else they are messages. Each server applies its part of an exchange wholly or not
+ * at all. It does not wait for the other servers. The last exchange of a worker that dies is applied by the servers
+ * that it has told, and whose part of the weights has come. A worker that gives up (its exchange took longer than the
+ * deadline) counts as dead. If a server dies, its part of the centre is lost: an error on all workers that ask it. So
+ * is one that does not answer for the comm's deadline. If all workers die the servers still have the centre:
+ * plait_elastic_centre().
  *
  * None of these calls is possible between plait_group_start() and plait_group_end(): PLAIT_ERR_ARG, and nothing
  * happens.
@@ -133,8 +134,8 @@ PLAIT_API int plait_elastic_find(const char *name);
  * options copied
  * out     written only on success; free it with plait_elastic_destroy()
  * Memory: in this process's arena, n being 4 count bytes: sync1: n, rank 0 2 n; sync2, sync3: 2 n, and with a payload
- *         of 16 bits half as much again; a worker of servers: n; a server: its part and one slot of that size for each
- *         worker. Momentum takes n of other memory, from the first plait_elastic_step() on
+ *         of 16 bits half as much again; a worker of servers: n, less what is read in place; a server: its part and one
+ *         slot of that size for each worker. Momentum takes n of other memory, from the first plait_elastic_step() on
  * Order:  collective, servers too
  * Thread: as the comm's calls
  * Errors: PLAIT_ERR_ARG; PLAIT_ERR_MISMATCH on every rank: names an option that differs, both ranks and values; if one

@@ -38,12 +38,9 @@ static bool has_other_processes(const struct plait_comm *comm)
 const struct plait_device_shown *plait_device_shown_by(const struct plait_comm *comm, uint32_t rank)
 {
     const struct plait_peer *p = &comm->peers[rank];
-    const struct plait_arena *arena;
+    const uint64_t at = p->process != NULL ? atomic_load(&p->control->device) : 0;
 
-    if (p->process == NULL || plait_arena_get(&arena) != PLAIT_OK)
-        return NULL;
-    const uint64_t at = atomic_load(&p->control->device);
-    return at > 0 ? (const void *)((p->process->base == NULL ? arena->base : p->process->base) + at) : NULL;
+    return at > 0 ? plait_process_at(p->process, at) : NULL;
 }
 
 static enum plait_status show(struct plait_comm *comm)
@@ -75,7 +72,7 @@ static enum plait_status show(struct plait_comm *comm)
         return plait_device_result("memory of a GPU cannot be shown to other processes", why);
     while (comm->peers[gpu.first].process == NULL)
         gpu.first++;
-    atomic_store(&comm->own->device, (uint64_t)((char *)memory - arena->base)); /* before another's `quiet` is read */
+    atomic_store(&comm->own->device, plait_arena_offset(memory)); /* before another's `quiet` is read */
     atomic_store(&comm->own->gpu, plait_hash(PLAIT_HASH_START, &gpu, sizeof gpu) | 1);
     plait_remote_tell(comm->remote);
     return PLAIT_OK;

@@ -139,7 +139,6 @@ static enum plait_status discard(struct plait_elastic *e)
     plait_mem_free(e->centre);
     plait_mem_free(e->sums);
     plait_mem_free(e->differences);
-    plait_mem_free(e->slots);
     free(e->velocity);
     free(e);
     return plait_restore_error(&left);

@@ -8,7 +8,8 @@
  * The room promises: a worker that dies or stops does not disturb the others. The centre is the one that the papers
  * define (docs/elastic.md), bit for bit in the synchronous modes.
  *
- * It uses communicators, messages and requests as a program would, and does not know how they travel.
+ * It uses communicators, messages and requests as a program would. It knows one thing more: a rank of the same host
+ * reads library memory of another in place.
  */
 #ifndef PLAIT_LIB_ELASTIC_ELASTIC_H
 #define PLAIT_LIB_ELASTIC_ELASTIC_H
@@ -47,13 +48,20 @@ struct plait_extent { /* elements of the vector */
 /* The k-th of n equal parts; the last ones may be shorter. Parts begin at cache lines. */
 struct plait_extent plait_elastic_part(size_t count, uint32_t n, uint32_t k);
 
-/* Control message. A worker sets kind and pull; a server's answer sets all. */
+/*
+ * Control message. A worker sets kind, pull and at; a server's answer sets all.
+ *
+ * `at` is where the sender's weights or answer are to be read in place, as an offset in its arena; 0: a message with
+ * them follows. Before a reader uses what it has read, it probes the comm for failures: a sender that gives up fails
+ * the comm first, and only then writes that memory again.
+ */
 enum plait_message_kind { PLAIT_MESSAGE_EXCHANGE, PLAIT_MESSAGE_READ, PLAIT_MESSAGE_LEAVE };
 struct plait_elastic_message {
     uint32_t kind;
     uint32_t workers; /* workers alive */
     uint64_t behind;  /* updates by others since its last exchange */
     double pull;
+    uint64_t at;
 };
 
 enum { PLAIT_PAIR_WORKER, PLAIT_PAIR_SERVER }; /* ranks of a worker-server comm */
@@ -65,7 +73,8 @@ struct plait_pair_end { /* one end of a worker-server comm; a worker has [nserve
     struct plait_request *sent;
     struct plait_elastic_message said, heard;
     struct plait_extent part; /* the server's part of the vector */
-    void *slot;               /* [part.count] floats: received; a server sends its answer from here */
+    void *slot;               /* [part.count] floats: received; a server's answer */
+    uint64_t at;              /* worker: of its part of the weights, see above */
 
     /* Server: */
     uint64_t seen; /* `updates` after its last exchange */
@@ -101,7 +110,6 @@ struct plait_elastic {
 
     /* worker.c, server.c: */
     struct plait_pair_end *ends;
-    void *slots;                                  /* of all ends */
     _Atomic uint32_t alive, left, died;           /* server: number of workers */
     uint32_t turn;                                /* server, mode original: the next worker */
     _Atomic uint64_t updates, behind, behind_max; /* server: of its part */
@@ -139,12 +147,11 @@ void plait_elastic_add(const struct plait_kernels *k, enum plait_dtype payload, 
 /* w = w - a (w - c), then c = c + a (s - p c); s is the sum of the weights of p workers. NULL: c stays. */
 void plait_elastic_meet(float *w, float *c, const float *s, size_t n, float a, float p);
 
-/*
- * A server's exchange: d = w - c and c = c + a d. The second function allows many threads at once without locks
- * (Hogwild), and returns the sum of all a d.
- */
-void plait_elastic_serve_one(const struct plait_kernels *k, enum plait_dtype payload, void *d, const float *w, float *c,
-                             size_t n, float a);
+/* to = from + a (w - c), the difference rounded as above. `to` may be `from`. */
+void plait_elastic_move(const struct plait_kernels *k, enum plait_dtype payload, float *to, const float *from,
+                        const float *w, const float *c, size_t n, float a);
+
+/* Hogwild: d = w - c and c = c + a d, by many threads at once without locks. Returns the sum of all a d. */
 double plait_elastic_serve_unlocked(const struct plait_kernels *k, enum plait_dtype payload, void *d, const float *w,
                                     float *c, size_t n, float a);
 

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdatomic.h>
+#include <string.h>
 
 enum { PIECE = 1024 }; /* elements */
 
@@ -94,12 +95,19 @@ void plait_elastic_meet(float *w, float *c, const float *s, size_t n, float a, f
     }
 }
 
-void plait_elastic_serve_one(const struct plait_kernels *k, enum plait_dtype payload, void *d, const float *w, float *c,
-                             size_t n, float a)
+void plait_elastic_move(const struct plait_kernels *k, enum plait_dtype payload, float *to, const float *from,
+                        const float *w, const float *c, size_t n, float a)
 {
-    for (size_t at = 0; at < n; at += PIECE) {
-        plait_elastic_subtract(k, payload, element(payload, d, at), w + at, c + at, piece(n, at), 1);
-        plait_elastic_add(k, payload, c + at, element(payload, d, at), piece(n, at), a);
+    float d[PIECE];
+
+    for (size_t i = 0; i < n && payload == PLAIT_FLOAT32; i++)
+        to[i] = from[i] + a * (w[i] - c[i]);
+    for (size_t at = 0; at < n && payload != PLAIT_FLOAT32; at += PIECE) {
+        const size_t m = piece(n, at);
+        plait_elastic_subtract(k, payload, d, w + at, c + at, m, 1);
+        if (to != from)
+            memcpy(to + at, from + at, m * sizeof *to);
+        plait_elastic_add(k, payload, to + at, d, m, a);
     }
 }
 

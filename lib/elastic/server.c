@@ -5,8 +5,8 @@
  * does not hold up the others.
  *
  * `asks` is set when a worker has asked for an exchange that has not begun: in mode `original` it begins in the
- * worker's turn. Then `receives` is set until the weights have arrived in the slot. An exchange of a worker that dies
- * before that is not applied.
+ * worker's turn. If the weights come as a message, `receives` is set until they have arrived in the slot. An exchange
+ * of a worker that dies before that is not applied.
  *
  * Servers exchange no messages. Each has its own part of the centre, and counts workers as it hears of them.
  */
@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/status.h"
+#include "memory/arena.h"
 
 #include <plait/message.h>
 
@@ -34,11 +35,14 @@ struct server_thread { /* one serving thread: every n-th worker from `first` on 
 
 /* ---- Exchanges --------------------------------------------------------------------------------------------- */
 
-static void count_staleness(struct plait_elastic *e, struct plait_pair_end *end)
+/* The centre has been updated. */
+static void count_update(struct plait_elastic *e, struct plait_pair_end *end)
 {
     const uint64_t before = atomic_fetch_add(&e->updates, 1);
     uint64_t most = atomic_load(&e->behind_max);
 
+    end->said.pull = end->heard.pull;
+    atomic_store(&e->last_pull, end->heard.pull);
     end->said.behind = before - end->seen;
     end->seen = before + 1;
     atomic_fetch_add(&e->behind, end->said.behind);
@@ -46,6 +50,7 @@ static void count_staleness(struct plait_elastic *e, struct plait_pair_end *end)
         ;
 }
 
+/* The weights are in the slot; the difference takes their place. */
 static void apply(struct plait_elastic *e, struct plait_pair_end *end)
 {
     const struct plait_elastic_options *o = &e->options;
@@ -59,11 +64,38 @@ static void apply(struct plait_elastic *e, struct plait_pair_end *end)
         while (!atomic_compare_exchange_weak(&e->forces, &sum, sum + forces))
             ;
     } else {
-        plait_elastic_serve_one(k, o->payload, end->slot, end->slot, e->centre, e->own.count, (float)pull);
+        plait_elastic_subtract(k, o->payload, end->slot, end->slot, e->centre, e->own.count, 1);
+        plait_elastic_add(k, o->payload, e->centre, end->slot, e->own.count, (float)pull);
     }
-    end->said.pull = pull;
-    atomic_store(&e->last_pull, pull);
-    count_staleness(e, end);
+    count_update(e, end);
+}
+
+/*
+ * Read the weights in place. The new centre is formed in the slot: if the worker has not given up meanwhile, the slot
+ * becomes the centre, and the old centre the answer. Hogwild's threads share one centre: the weights are copied first.
+ */
+static enum plait_status apply_in_place(struct plait_elastic *e, struct plait_pair_end *end)
+{
+    const float *w = plait_process_at(end->comm->peers[PLAIT_PAIR_WORKER].process, end->heard.at);
+    const bool hogwild = e->options.mode == PLAIT_ELASTIC_HOGWILD;
+    float *const next = end->slot, *const centre = e->centre;
+
+    if (hogwild)
+        plait_copy(e->kernels, next, w, e->own.count * sizeof *w);
+    else
+        plait_elastic_move(e->kernels, e->options.payload, next, centre, w, centre, e->own.count,
+                           (float)end->heard.pull);
+    const enum plait_status status = plait_probe_failures(end->comm);
+    if (status != PLAIT_OK)
+        return status;
+    if (hogwild) {
+        apply(e, end);
+    } else {
+        end->slot = centre;
+        e->centre = next;
+        count_update(e, end);
+    }
+    return PLAIT_OK;
 }
 
 /* ---- Workers' messages ------------------------------------------------------------------------------------- */
@@ -78,19 +110,20 @@ static void is_gone(struct plait_elastic *e, struct plait_pair_end *end, bool di
     atomic_fetch_add(died ? &e->died : &e->left, 1);
 }
 
-/* Send the slot's content, and start to receive the next control message. */
+/* Send the slot's content, or show it to a worker that reads in place. Start to receive the next control message. */
 static enum plait_status answer(struct plait_elastic *e, struct plait_pair_end *end, enum plait_dtype type)
 {
     struct plait_call call = plait_elastic_call(&end->sent, PLAIT_FOREVER);
 
     end->said.kind = end->heard.kind;
+    end->said.at = end->heard.at != 0 ? plait_arena_offset(end->slot) : 0;
     end->said.workers = atomic_load(&e->alive);
     enum plait_status status = plait_wait(&end->sent); /* until the worker has the last answer */
     if (status == PLAIT_OK)
         status = plait_start(end->control);
     if (status == PLAIT_OK)
         status = plait_send(end->comm, &end->said, sizeof end->said, PLAIT_UINT8, PLAIT_PAIR_WORKER, NULL);
-    if (status == PLAIT_OK)
+    if (status == PLAIT_OK && end->said.at == 0)
         status = plait_send(end->comm, end->slot, e->own.count, type, PLAIT_PAIR_WORKER, &call);
     return status;
 }
@@ -111,18 +144,22 @@ static void end_exchange(struct plait_elastic *e, struct plait_pair_end *end)
     }
 }
 
-/* Start to receive the weights of a worker that asks. */
+/* Begin the exchange of a worker that asks: make it in place, or start to receive the weights. */
 static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
 {
     struct plait_call call = plait_elastic_call(&end->data, PLAIT_FOREVER);
 
     end->asks = false;
     enum plait_status status = plait_wait(&end->sent); /* until the slot is free: the worker has its content */
-    if (status == PLAIT_OK)
+    if (status == PLAIT_OK && end->heard.at != 0)
+        status = apply_in_place(e, end);
+    else if (status == PLAIT_OK)
         status = plait_recv(end->comm, end->slot, e->own.count, PLAIT_FLOAT32, PLAIT_PAIR_WORKER, &call);
-    end->receives = status == PLAIT_OK;
+    end->receives = status == PLAIT_OK && end->heard.at == 0;
     if (status != PLAIT_OK)
         is_gone(e, end, true);
+    else if (!end->receives)
+        end_exchange(e, end);
 }
 
 /* Mode original: the workers in turn, those that are gone left out. */

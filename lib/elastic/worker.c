@@ -4,12 +4,14 @@
  *
  * Each pair has its own comm, in which the worker is rank 0 and the server rank 1. A failure of a pair fails no other
  * pair. A worker sends each server a control message (struct plait_elastic_message) and its weights, and waits for a
- * control message and an answer from each. A worker that stops anywhere blocks no other rank.
+ * control message and an answer from each. Weights and answer are read in place where both ranks can, else they are
+ * messages. A worker that stops anywhere blocks no other rank.
  */
 #include "elastic.h"
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "memory/arena.h"
 
 #include <plait/memory.h>
 #include <plait/message.h>
@@ -54,36 +56,35 @@ static enum plait_status make_comms(struct plait_elastic *e)
     return status;
 }
 
-static enum plait_status allocate(struct plait_elastic *e)
+static enum plait_status allocate(struct plait_extent part, void **out)
 {
-    const uint32_t nend = nend_of(e);
-    const size_t slot = plait_elastic_part(e->count, e->nserver, 0).count * sizeof(float);
-    void *centre = NULL;
-    enum plait_status status = plait_mem_alloc(slot * nend, &e->slots);
-
-    for (uint32_t i = 0; i < nend; i++) {
-        e->ends[i].part = plait_elastic_part(e->count, e->nserver, e->serves ? e->rank - e->nworker : i);
-        e->ends[i].slot = (char *)e->slots + slot * i;
-    }
-    if (status != PLAIT_OK || !e->serves)
-        return status;
-    e->own = e->ends[0].part;
-    e->counts.slots = slot * nend;
-    status = plait_mem_alloc(e->own.count > 0 ? e->own.count * sizeof(float) : 1, &centre);
-    e->centre = centre;
-    return status;
+    return plait_mem_alloc(part.count > 0 ? part.count * sizeof(float) : 1, out);
 }
 
-/* Bind the receive of control messages. A worker's messages need a progress thread while it computes. */
+/* Where the server reads this worker's weights in place; 0: on another host, over a slowed link, not library memory. */
+static uint64_t place_of(const struct plait_elastic *e, const struct plait_pair_end *end)
+{
+    const float *weights = e->weights + end->part.start;
+
+    if (end->comm->peers[PLAIT_PAIR_SERVER].process == NULL || plait_is_paced(&end->comm->config.pace) ||
+        !plait_arena_contains(weights, end->part.count * sizeof *weights))
+        return 0;
+    return plait_arena_offset(weights);
+}
+
+/* Bind the receive of control messages. A worker's other messages need a progress thread while it computes. */
 static enum plait_status connect_end(struct plait_elastic *e, struct plait_pair_end *end)
 {
     struct plait_call call = plait_elastic_call(&end->control, e->serves ? PLAIT_FOREVER : 0);
+    enum plait_status status = PLAIT_OK;
 
-    if (!e->serves) {
-        const enum plait_status status = plait_object_fail(e->comm, plait_object_drive(end->comm));
-        if (status != PLAIT_OK)
-            return status;
-    }
+    end->at = e->serves ? 0 : place_of(e, end);
+    if (end->at == 0)
+        status = allocate(end->part, &end->slot);
+    if (status == PLAIT_OK && end->at == 0 && !e->serves)
+        status = plait_object_drive(end->comm);
+    if (status != PLAIT_OK)
+        return plait_object_fail(e->comm, status);
     call.persistent = 1;
     return plait_recv(end->comm, &end->heard, sizeof end->heard, PLAIT_UINT8,
                       e->serves ? PLAIT_PAIR_WORKER : PLAIT_PAIR_SERVER, &call);
@@ -95,12 +96,21 @@ static enum plait_status pair(struct plait_elastic *e)
 
     e->alive = e->nworker;
     e->ends = calloc(nend, sizeof *e->ends);
-    enum plait_status status = e->ends != NULL ? allocate(e) : plait_fail_memory("out of memory for %u pairs", nend);
+    enum plait_status status = e->ends != NULL ? PLAIT_OK : plait_fail_memory("out of memory for %u pairs", nend);
+    if (status == PLAIT_OK && e->serves) {
+        void *centre = NULL;
+        e->own = plait_elastic_part(e->count, e->nserver, e->rank - e->nworker);
+        e->counts.slots = e->own.count * sizeof(float) * nend;
+        status = allocate(e->own, &centre);
+        e->centre = centre;
+    }
     status = plait_object_fail(e->comm, status);
     if (status == PLAIT_OK)
         status = make_comms(e);
-    for (uint32_t i = 0; i < nend && status == PLAIT_OK; i++)
+    for (uint32_t i = 0; i < nend && status == PLAIT_OK; i++) {
+        e->ends[i].part = e->serves ? e->own : plait_elastic_part(e->count, e->nserver, i);
         status = connect_end(e, &e->ends[i]);
+    }
     return status;
 }
 
@@ -112,14 +122,14 @@ static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end 
     const enum plait_dtype type = kind == PLAIT_MESSAGE_READ ? PLAIT_FLOAT32 : e->options.payload;
     struct plait_call call = plait_elastic_call(&end->data, 0);
 
-    end->said = (struct plait_elastic_message){ .kind = kind, .pull = pull };
+    end->said = (struct plait_elastic_message){ .kind = kind, .pull = pull, .at = end->at };
     enum plait_status status = plait_start(end->control);
-    if (status == PLAIT_OK)
+    if (status == PLAIT_OK && end->at == 0)
         status = plait_recv(end->comm, end->slot, end->part.count, type, PLAIT_PAIR_SERVER, &call);
     if (status == PLAIT_OK)
         status = plait_send(end->comm, &end->said, sizeof end->said, PLAIT_UINT8, PLAIT_PAIR_SERVER, NULL);
     call = plait_elastic_call(&end->sent, 0);
-    if (status == PLAIT_OK && kind == PLAIT_MESSAGE_EXCHANGE)
+    if (status == PLAIT_OK && end->at == 0 && kind == PLAIT_MESSAGE_EXCHANGE)
         status = plait_send(end->comm, e->weights + end->part.start, end->part.count, PLAIT_FLOAT32, PLAIT_PAIR_SERVER,
                             &call);
     return status;
@@ -165,14 +175,27 @@ static enum plait_status ask(struct plait_elastic *e, enum plait_message_kind ki
     return PLAIT_OK;
 }
 
-/* Apply a server's answer to an exchange, or copy its answer to a read to `out`. */
-static void take(struct plait_elastic *e, const struct plait_pair_end *end, float *out)
+/*
+ * Apply a server's answer to an exchange, or copy its answer to a read to `out`. In place, the answer is the centre
+ * before the exchange. In a message it is the difference, and so it is in mode hogwild.
+ */
+static enum plait_status take(struct plait_elastic *e, const struct plait_pair_end *end, float *out)
 {
+    const enum plait_dtype payload = e->options.payload;
+    const float pull = (float)end->heard.pull;
+    const size_t n = end->part.count;
+    float *w = e->weights + end->part.start;
+    const void *answer = end->slot;
+
+    if (end->heard.at != 0)
+        answer = plait_process_at(end->comm->peers[PLAIT_PAIR_SERVER].process, end->heard.at);
     if (out != NULL)
-        memcpy(out + end->part.start, end->slot, end->part.count * sizeof(float));
+        memcpy(out + end->part.start, answer, n * sizeof(float));
+    else if (end->heard.at != 0 && e->options.mode != PLAIT_ELASTIC_HOGWILD)
+        plait_elastic_move(e->kernels, payload, w, w, w, answer, n, -pull);
     else
-        plait_elastic_add(e->kernels, e->options.payload, e->weights + end->part.start, end->slot, end->part.count,
-                          -(float)end->heard.pull);
+        plait_elastic_add(e->kernels, payload, w, answer, n, -pull);
+    return end->heard.at != 0 ? plait_probe_failures(end->comm) : PLAIT_OK;
 }
 
 /* Wait for all servers, also after an error, so that no message of this exchange is left. */
@@ -182,10 +205,10 @@ static enum plait_status hear(struct plait_elastic *e, float *out)
 
     for (uint32_t s = 0; s < e->nserver; s++) {
         struct plait_pair_end *end = &e->ends[s];
-        const enum plait_status status = await_one(end);
+        enum plait_status status = await_one(end);
         if (status == PLAIT_OK)
-            take(e, end, out);
-        else if (first.status == PLAIT_OK)
+            status = take(e, end, out);
+        if (status != PLAIT_OK && first.status == PLAIT_OK)
             first = plait_error_of(blame(e, s, status));
     }
     if (first.status != PLAIT_OK)
@@ -230,6 +253,7 @@ static void part_pairs(struct plait_elastic *e)
         plait_object_drop(&e->ends[i].data);
         plait_object_drop(&e->ends[i].sent);
         plait_comm_destroy(e->ends[i].comm);
+        plait_mem_free(e->ends[i].slot);
     }
     free(e->ends);
     e->ends = NULL;

@@ -211,22 +211,16 @@ static enum plait_status take_marks(struct plait_fusion *f)
 /* Collective. Addresses travel as offsets in each rank's arena. */
 static enum plait_status show_marks(struct plait_fusion *f)
 {
-    uint64_t *places = calloc(f->nrank, sizeof *places), mine = 0;
-    const struct plait_arena *arena;
-    enum plait_status status = plait_arena_get(&arena);
+    const uint64_t mine = plait_arena_offset((const void *)(uintptr_t)f->marks);
+    uint64_t *places = calloc(f->nrank, sizeof *places);
 
-    if (status == PLAIT_OK && places == NULL)
-        status = plait_fail_memory("out of memory for what %u ranks show each other", f->nrank);
-    plait_object_fail(f->comm, status);
-    PLAIT_KNOWN(status != PLAIT_OK || places != NULL);
-    if (status == PLAIT_OK) {
-        mine = (uint64_t)((const char *)(uintptr_t)f->marks - arena->base);
-        status = plait_allgather(f->comm, &mine, places, 1, PLAIT_UINT64, NULL);
-    }
+    if (places == NULL)
+        return plait_object_fail(f->comm,
+                                 plait_fail_memory("out of memory for what %u ranks show each other", f->nrank));
+    const enum plait_status status = plait_allgather(f->comm, &mine, places, 1, PLAIT_UINT64, NULL);
     for (uint32_t r = 0; r < f->nrank && status == PLAIT_OK; r++) {
         const struct plait_process *p = f->comm->peers[r].process;
-        const char *base = p == NULL ? NULL : p->base != NULL ? p->base : arena->base;
-        f->others[r] = base != NULL ? base + places[r] : NULL;
+        f->others[r] = p != NULL ? plait_process_at(p, places[r]) : NULL;
     }
     free(places);
     return status;

@@ -119,7 +119,7 @@ enum plait_status plait_card_fill(const struct plait_comm *comm, const struct pl
 {
     *card = (struct plait_card){
         .process = arena->token,
-        .control = (uint64_t)((char *)comm->own - arena->base),
+        .control = plait_arena_offset(comm->own),
         .arena_size = arena->size,
         .slice = comm->config.slice,
         .nccl_fusion = comm->config.nccl_fusion,

@@ -221,8 +221,7 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct con
             status = plait_process_get(all[r].process, all[r].pid, all[r].arena_size, -1, -1, &p->process);
         if (status != PLAIT_OK)
             break;
-        const char *base = p->process->base != NULL ? p->process->base : m->arena->base;
-        p->control = (const struct plait_control *)(const void *)(base + all[r].control);
+        p->control = plait_process_at(p->process, all[r].control);
         if (p->process->pidfd >= 0 && m->leads[r])
             comm->processes[comm->nprocess++] = (struct pollfd){ .fd = p->process->pidfd, .events = POLLIN };
     }

@@ -325,6 +325,11 @@ bool plait_arena_contains(const void *p, size_t bytes)
     return contains(&arena, p, bytes);
 }
 
+uint64_t plait_arena_offset(const void *p)
+{
+    return (uint64_t)((const char *)p - arena.base);
+}
+
 /* The child keeps the parent's arena mapped, as the caller's data may lie in it. */
 static void forget_parent(void)
 {

@@ -78,6 +78,9 @@ void plait_arena_hide(struct plait_shown *block);
 /* Is all of [p, p+bytes) in this process's arena? */
 bool plait_arena_contains(const void *p, size_t bytes);
 
+/* Where `p`, which lies in this process's arena, is in it. */
+uint64_t plait_arena_offset(const void *p);
+
 /* ---- Other processes' arenas -------------------------------------------------------------------- */
 
 /* A process whose arena is mapped here, shared by all comms. */
@@ -97,6 +100,9 @@ struct plait_process {
 enum plait_status plait_process_get(struct plait_token token, int pid, size_t size, int fd, int pidfd,
                                     struct plait_process **out);
 void plait_process_put(struct plait_process *process);
+
+/* The memory at this offset of a process's arena, or of this process's own. */
+const void *plait_process_at(const struct plait_process *process, uint64_t offset);
 
 /* Has the process ended? One system call. */
 bool plait_process_dead(const struct plait_process *process);
