@@ -19,7 +19,6 @@
 #define LARGEST 8 /* rounds of large messages */
 #define NO_RANK UINT32_MAX
 #define NS      1e9
-#define PER_MB  UINT64_C(1000000)
 
 static enum plait_status send_some(const struct tune *t, uint32_t to, uint32_t n)
 {
@@ -217,7 +216,7 @@ static void take_copies(struct plait_tuning *out)
         return;
     memcpy(out->copies, known.modes, sizeof out->copies);
     out->has_copies = true;
-    out->copy = known.copy * PER_MB;
+    out->copy = (uint64_t)known.copy;
 }
 
 enum plait_status tune_links(struct tune *t)

@@ -26,8 +26,6 @@
 #define SPINS        64  /* turns between two looks at the clock, about 2 us */
 #define GAIN         0.9 /* streaming stores must be so much faster: they empty caches that others use */
 
-#define MOST_RATE 1000000 /* MB/s: what is faster was not timed rightly */
-
 /* A size in the middle of each class, and how often it is exchanged in each mode: a few ms in all on a slow machine. */
 static const struct {
     size_t bytes;
@@ -162,12 +160,6 @@ static bool try_size(struct side *s, unsigned k, bool single, double t[PLAIT_NCO
     return true;
 }
 
-static uint32_t rate_of(size_t bytes, double seconds)
-{
-    const double rate = (double)bytes / seconds / 1e6;
-    return rate < 1 ? 1 : rate < MOST_RATE ? (uint32_t)rate : MOST_RATE;
-}
-
 /* Sizes that were not timed are treated as the next smaller one. False: no size was timed. */
 static bool time_all(struct side *s, struct plait_copies *out)
 {
@@ -181,7 +173,8 @@ static bool time_all(struct side *s, struct plait_copies *out)
         goes_on = goes_on && try_size(s, k, single, t);
         if (goes_on && t[PLAIT_COPY_STAGED] > 0 && t[PLAIT_COPY_STREAMED] > 0) {
             out->modes[k] = plait_copies_fastest(t);
-            out->copy = timed ? out->copy : rate_of(sizes[k].bytes, t[out->modes[k].fastest]);
+            if (!timed)
+                out->copy = (double)sizes[k].bytes / t[out->modes[k].fastest];
             timed = true;
         } else if (timed) {
             out->modes[k] = out->modes[k - 1];

@@ -25,7 +25,7 @@
 struct plait_copies {
     struct plait_copy_modes modes[PLAIT_COPY_CLASSES];
     uint32_t calibrated; /* 0: built in, and `copy` is 0 */
-    uint32_t copy;       /* MB/s, of each of two ranks that copy from each other; of the smallest size that was timed */
+    double copy; /* bytes/s, of each of two ranks that copy from each other; of the smallest size that was timed */
 };
 
 /* One rank's side of a calibration, in its control block. */

@@ -135,17 +135,14 @@ static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end 
     return status;
 }
 
-/* Return the server's error, with its name. */
+/* Return the server's error, or an earlier one of the pair, with the server's name. */
 static enum plait_status blame(const struct plait_elastic *e, uint32_t server, enum plait_status status)
 {
-    const struct plait_pair_end *end = &e->ends[server];
-    char text[400];
+    struct plait_comm *comm = e->ends[server].comm;
+    const struct plait_error why = plait_error_of(plait_has_failed(comm) ? plait_comm_status(comm) : status);
 
-    if (plait_has_failed(end->comm)) /* perhaps an earlier error */
-        status = plait_comm_status(end->comm);
-    snprintf(text, sizeof text, "%s", plait_last_error());
-    return plait_fail(status, "%s: server %u (rank %u) does not answer: %s", e->name, server, e->nworker + server,
-                      text);
+    return plait_fail(why.status, "%s: server %u (rank %u) does not answer: %s", e->name, server, e->nworker + server,
+                      why.text);
 }
 
 static enum plait_status await_one(struct plait_pair_end *end)

@@ -228,17 +228,6 @@ static enum plait_status find_id(const struct plait_launcher_says *says, const s
     return says->host[0] != '\0' ? make_tcp_id(says, config, out) : ask_for_host(says, plait_error_of(status).text);
 }
 
-/* Add to the error what keeps PMIx, which the launcher has, from being used. */
-static enum plait_status add_pmix(enum plait_status failed, const struct plait_config *config)
-{
-    const struct plait_error e = plait_error_of(failed);
-    const void *plugin;
-
-    if (plait_plugin_load(&plait_plugin_pmix, config->plugins, &plugin) == PLAIT_OK)
-        return plait_fail(failed, "%s", e.text);
-    return plait_fail(failed, "%s; the plug-in for PMIx: %s", e.text, plait_error_of(failed).text);
-}
-
 enum plait_status plait_launch_find(struct plait_launch *out)
 {
     struct plait_launcher_says says;
@@ -251,7 +240,7 @@ enum plait_status plait_launch_find(struct plait_launch *out)
     if (status == PLAIT_OK)
         status = plait_launcher_read(config.launcher, &says);
     if (status != PLAIT_OK)
-        return getenv("PMIX_RANK") != NULL ? add_pmix(status, &config) : status;
+        return status;
     launch = (struct plait_launch){
         .rank = says.rank, .nrank = says.nrank, .local_rank = says.local_rank, .local_nrank = says.local_nrank
     };

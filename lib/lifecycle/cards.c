@@ -17,26 +17,16 @@
 #include <unistd.h>
 
 /* Names, and the plans of those from files. */
-static uint64_t hash_algorithms(const struct plait_alg *const *algorithms, size_t n)
+static uint64_t hash_algorithms(const struct plait_alg *const *all)
 {
     uint64_t h = PLAIT_HASH_START;
 
-    for (size_t i = 0; i < n; i++) {
-        const uint64_t contents = plait_alg_contents(algorithms[i]);
-        h = plait_hash(h, algorithms[i]->name, strlen(algorithms[i]->name) + 1);
-        h = contents != 0 ? plait_hash(h, &contents, sizeof contents) : h;
+    for (; *all != NULL; all++) {
+        const uint64_t contents = plait_alg_contents(*all);
+        h = plait_hash(h, (*all)->name, strlen((*all)->name) + 1);
+        h = plait_hash(h, &contents, sizeof contents);
     }
     return h;
-}
-
-/* 0: PLAIT_PLANS is not set. */
-static uint32_t hash_plans(const struct plait_alg *const *known)
-{
-    uint64_t h = 0;
-
-    for (; *known != NULL; known++)
-        h += plait_alg_contents(*known);
-    return (uint32_t)(h ^ h >> 32);
 }
 
 /* `what` is a on rank 0 and b on this rank. */
@@ -71,8 +61,7 @@ static enum plait_status compare(const struct plait_card *zero, const struct pla
         { "PLAIT_PACE's bandwidth (bytes/s)", zero->pace.bandwidth, c->pace.bandwidth },
         { "PLAIT_HOSTS", zero->hosts, c->hosts },
         { "the node map (hash)", zero->node_hash, c->node_hash },
-        { "PLAIT_PLANS (hash of its plans)", zero->plans, c->plans },
-        { "the caller's algorithms (hash)", zero->algorithms_hash, c->algorithms_hash },
+        { "the hash of algorithms (the caller's and those of PLAIT_PLANS)", zero->algorithms, c->algorithms },
     };
     char a[24], b[24];
 
@@ -128,8 +117,7 @@ enum plait_status plait_card_fill(const struct plait_comm *comm, const struct pl
         .last_level = comm->last_level,
         .node_hash =
             comm->node != NULL ? plait_hash(PLAIT_HASH_START, comm->node, comm->nrank * sizeof *comm->node) : 0,
-        .algorithms_hash = hash_algorithms(comm->algorithms, comm->nown_algorithms),
-        .plans = hash_plans(comm->algorithms + comm->nown_algorithms),
+        .algorithms = hash_algorithms(comm->algorithms),
         .hosts = comm->config.hosts < UINT8_MAX ? (uint8_t)comm->config.hosts : UINT8_MAX,
         .copies = !comm->config.calibrate || plait_copies_known(true).calibrated,
         .pid = getpid(),

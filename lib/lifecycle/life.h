@@ -65,7 +65,7 @@ void plait_comm_stop(struct plait_comm *comm);
 struct plait_card {
     struct plait_token process;
     uint64_t control; /* offset in the arena */
-    uint64_t arena_size, id, slice, nccl_fusion, cache, last_level, node_hash, algorithms_hash;
+    uint64_t arena_size, id, slice, nccl_fusion, cache, last_level, node_hash, algorithms;
     struct plait_pace pace;
     int32_t pid, reproducible, round;
     bool has_pidfd; /* given[1] is a pidfd, by which peers detect the process's death */
@@ -77,7 +77,6 @@ struct plait_card {
     uint64_t host;  /* hash, one per host over all its containers; 0: unknown */
     uint64_t rack;  /* hash of PLAIT_RACK; 0: unknown */
     uint32_t place[PLAIT_NPLACE];
-    uint32_t plans; /* hash of the plans of PLAIT_PLANS */
 
     /* Of a comm that spans hosts; else zeroes. */
     char network[56];  /* and its version */

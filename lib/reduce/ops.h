@@ -24,29 +24,8 @@
 _Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "float and double must not have excess precision");
 #endif
 
-#define T        int8_t
-#define FN(name) name##_i8
-#include "ops_int.h"
-
-#define T        uint8_t
-#define FN(name) name##_u8
-#include "ops_int.h"
-
-#define T        int32_t
-#define FN(name) name##_i32
-#include "ops_int.h"
-
-#define T        uint32_t
-#define FN(name) name##_u32
-#include "ops_int.h"
-
-#define T        int64_t
-#define FN(name) name##_i64
-#include "ops_int.h"
-
-#define T        uint64_t
-#define FN(name) name##_u64
-#include "ops_int.h"
+#define EACH "ops_int.h"
+#include "integers.h"
 
 /*
  * Parameters of float16 and of the 8-bit floats (OFP8), for conversions with masks instead of branches. To fp32: a

@@ -13,29 +13,8 @@
 
 #include <assert.h>
 
-#define T        int8_t
-#define FN(name) name##_i8
-#include "tmpl.h"
-
-#define T        uint8_t
-#define FN(name) name##_u8
-#include "tmpl.h"
-
-#define T        int32_t
-#define FN(name) name##_i32
-#include "tmpl.h"
-
-#define T        uint32_t
-#define FN(name) name##_u32
-#include "tmpl.h"
-
-#define T        int64_t
-#define FN(name) name##_i64
-#include "tmpl.h"
-
-#define T        uint64_t
-#define FN(name) name##_u64
-#include "tmpl.h"
+#define EACH "tmpl.h"
+#include "integers.h"
 
 #define T        float
 #define FN(name) name##_f32

@@ -15,10 +15,9 @@
 /* The corpus says which bytes it changes. */
 _Static_assert(sizeof(struct plait_card) == 488 && offsetof(struct plait_card, slice) == 40 &&
                    offsetof(struct plait_card, nccl_fusion) == 48 && offsetof(struct plait_card, node_hash) == 72 &&
-                   offsetof(struct plait_card, algorithms_hash) == 80 &&
-                   offsetof(struct plait_card, reproducible) == 108 && offsetof(struct plait_card, round) == 112 &&
-                   offsetof(struct plait_card, version) == 117 && offsetof(struct plait_card, algo) == 133 &&
-                   offsetof(struct plait_card, plans) == 356,
+                   offsetof(struct plait_card, algorithms) == 80 && offsetof(struct plait_card, reproducible) == 108 &&
+                   offsetof(struct plait_card, round) == 112 && offsetof(struct plait_card, version) == 117 &&
+                   offsetof(struct plait_card, algo) == 133 && offsetof(struct plait_card, network) == 356,
                "make the corpus anew when cards change");
 
 static void fill(struct plait_card *all)
@@ -40,9 +39,9 @@ static bool are_equal(const struct plait_card *a, const struct plait_card *b)
 {
     return strcmp(a->version, b->version) == 0 && strcmp(a->algo, b->algo) == 0 && a->slice == b->slice &&
            a->nccl_fusion == b->nccl_fusion && a->reproducible == b->reproducible && a->round == b->round &&
-           a->node_hash == b->node_hash && a->plans == b->plans && a->hosts == b->hosts &&
-           a->algorithms_hash == b->algorithms_hash && a->pace.latency == b->pace.latency &&
-           a->pace.bandwidth == b->pace.bandwidth && strcmp(a->network, b->network) == 0;
+           a->node_hash == b->node_hash && a->hosts == b->hosts && a->algorithms == b->algorithms &&
+           a->pace.latency == b->pace.latency && a->pace.bandwidth == b->pace.bandwidth &&
+           strcmp(a->network, b->network) == 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
