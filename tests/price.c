@@ -94,12 +94,14 @@ static void parts(struct plait_comm *comm)
         fail("alltoallv");
 }
 
+static size_t length; /* floats of a block */
+
 static void block(struct plait_comm *comm)
 {
-    static _Thread_local float sums[64];
+    static _Thread_local float sums[1024];
 
-    if (plait_allreduce(comm, sums, sums, 64, PLAIT_FLOAT32, PLAIT_SUM, NULL) != PLAIT_OK)
-        fail("allreduce of 256 bytes");
+    if (plait_allreduce(comm, sums, sums, length, PLAIT_FLOAT32, PLAIT_SUM, NULL) != PLAIT_OK)
+        fail("allreduce of a block");
 }
 
 static void (*operation)(struct plait_comm *) = sum; /* that is counted, in one form or another */
@@ -143,7 +145,9 @@ static struct plait_comm *create_alone(struct plait_comm **other)
 static inline void arrive(struct plait_comm *comm, struct plait_comm *other)
 {
     const uint64_t next = comm->sequence + 1, bytes = sizeof(float);
-    struct plait_eager_entry *slot = &other->own->small[~next % PLAIT_EAGER_SMALL];
+    const struct plait_eager_plan *plan = &comm->last->eager;
+    struct plait_eager_entry *slot =
+        (struct plait_eager_entry *)((char *)other->own + plan->entries) + (~next & plan->turn);
 
     if (comm->last->vform)
         memcpy(slot->few, &bytes, sizeof bytes);
@@ -154,12 +158,13 @@ static inline void arrive(struct plait_comm *comm, struct plait_comm *other)
 
 #define MARK() __asm__ volatile("int3" ::: "memory")
 
-enum what { CALL, START, AGAIN, MESSAGES, PARTS, BLOCK, POLL };
+enum what { CALL, START, AGAIN, MESSAGES, PARTS, BLOCK, LARGE, POLL };
 
 /* Step through one operation, or its start alone, after some. */
 static void count_me(enum what what)
 {
-    operation = what == PARTS ? parts : what == BLOCK ? block : sum;
+    operation = what == PARTS ? parts : what == BLOCK || what == LARGE ? block : sum;
+    length = what == LARGE ? 1024 : 64;
     struct plait_comm *other, *comm = create_alone(&other);
     struct plait_request *r = what == START || what == AGAIN ? persist(comm) : NULL;
     enum plait_status status = PLAIT_OK;
@@ -171,7 +176,7 @@ static void count_me(enum what what)
             arrive(comm, other);
         if (i >= WARM)
             MARK();
-        if (what == CALL || what == PARTS || what == BLOCK || what == POLL)
+        if (what == CALL || what == PARTS || what == BLOCK || what == LARGE || what == POLL)
             operation(comm);
         else if (what == MESSAGES)
             exchange(comm);
@@ -340,23 +345,18 @@ static int measure(void)
 
 int main(int argc, char **argv)
 {
-    if (argc == 2 && strcmp(argv[1], "count") == 0)
-        return count(CALL);
-    if (argc == 3 && strcmp(argv[1], "count") == 0 && strcmp(argv[2], "start") == 0)
-        return count(START);
-    if (argc == 3 && strcmp(argv[1], "count") == 0 && strcmp(argv[2], "again") == 0)
-        return count(AGAIN);
-    if (argc == 3 && strcmp(argv[1], "count") == 0 && strcmp(argv[2], "messages") == 0)
-        return count(MESSAGES);
-    if (argc == 3 && strcmp(argv[1], "count") == 0 && strcmp(argv[2], "parts") == 0)
-        return count(PARTS);
-    if (argc == 3 && strcmp(argv[1], "count") == 0 && strcmp(argv[2], "block") == 0)
-        return count(BLOCK);
-    if (argc == 3 && strcmp(argv[1], "count") == 0 && strcmp(argv[2], "poll") == 0)
-        return count(POLL);
+    static const char *const names[] = {
+        [CALL] = "call",   [START] = "start", [AGAIN] = "again", [MESSAGES] = "messages",
+        [PARTS] = "parts", [BLOCK] = "block", [LARGE] = "large", [POLL] = "poll"
+    };
+    const char *name = argc == 3 ? argv[2] : "call";
+
+    for (unsigned i = 0; argc >= 2 && strcmp(argv[1], "count") == 0 && i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return count((enum what)i);
     if (argc == 2 && strcmp(argv[1], "time") == 0)
         return measure();
-    fprintf(stderr, "usage: price count [start|again|messages|parts|block|poll] | time\n");
+    fprintf(stderr, "usage: price count [call|start|again|messages|parts|block|large|poll] | time\n");
     return 2;
 }
 #endif

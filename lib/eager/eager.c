@@ -101,19 +101,25 @@ static void put(const struct plait_comm *comm, const struct plait_eager_plan *t,
 }
 
 /*
- * Prefetches this rank's next slot for writing: sizes repeat, and readers have copies of these cache lines, for whose
- * end each store would wait. Nobody polls the next word before this rank's data of this operation has arrived. Inlined,
- * as gcc drops calls of a function that only prefetches.
+ * Prefetches this rank's next slot for writing, if its readers have done with it: sizes repeat, and readers have copies
+ * of these cache lines, for whose end each store would wait. The word's line only where nobody polls it yet: all ranks
+ * read each other, and this rank's data of this operation has not arrived (turn > 1, see the calls). Inlined, as gcc
+ * drops calls of a function that only prefetches.
  */
-static inline __attribute__((always_inline)) void prefetch_next(const struct plait_comm *comm,
+static inline __attribute__((always_inline)) void prefetch_next(struct plait_comm *comm,
                                                                 const struct plait_eager_plan *t)
 {
     const size_t slot = plait_eager_slot(t, comm->sequence + 1);
-    const uint8_t *data = plait_eager_data_at(comm->own, t, slot);
+    uint32_t reader;
 
-    __builtin_prefetch(plait_eager_entry_at(comm->own, t, slot), 1);
+    if (!is_free(comm, t, comm->sequence + 1, &reader))
+        return;
+    if (t->turn > 1 && t->from.n == comm->nrank - 1)
+        __builtin_prefetch(plait_eager_entry_at(comm->own, t, slot), 1);
+    if (t->bytes <= PLAIT_BESIDE_WORD)
+        return;
     for (size_t at = 0; at < t->bytes; at += PLAIT_LINE)
-        __builtin_prefetch(data + at, 1);
+        __builtin_prefetch(plait_eager_data_at(comm->own, t, slot) + at, 1);
 }
 
 /* Publishes this rank's data. */
@@ -293,11 +299,10 @@ static inline __attribute__((always_inline)) enum plait_status finish(struct pla
     struct plait_comm *comm = run->comm;
 
     run->finished = true;
-    if (t->from.n == comm->nrank - 1) {
+    if (t->from.n == comm->nrank - 1)
         comm->begun = comm->sequence;
-        if (t->turn == 1 && t->to.n > 0 && !run->single_copy && !o->vform) /* of two slots, the other is free now */
-            prefetch_next(comm, t);
-    }
+    if (t->turn == 1 && t->to.n > 0 && !run->single_copy && !o->vform)
+        prefetch_next(comm, t);
     if (o->geometry.out.nslot > 0 && o->geometry.combines)
         combine(run);
     if (run->by_single_copy) {
