@@ -106,11 +106,13 @@ static void put(const struct plait_comm *comm, const struct plait_eager_plan *t,
  * read each other, and this rank's data of this operation has not arrived (turn > 1, see the calls). Inlined, as gcc
  * drops calls of a function that only prefetches.
  */
-static inline __attribute__((always_inline)) void prefetch_next(struct plait_comm *comm,
-                                                                const struct plait_eager_plan *t)
+static inline __attribute__((always_inline)) void prefetch_next(const struct plait_run *run)
 {
+    const struct plait_eager_plan *t = &run->o->eager;
+    struct plait_comm *comm = run->comm;
     const size_t slot = plait_eager_slot(t, comm->sequence + 1);
     uint32_t reader;
+    const char *from;
 
     if (!is_free(comm, t, comm->sequence + 1, &reader))
         return;
@@ -118,8 +120,12 @@ static inline __attribute__((always_inline)) void prefetch_next(struct plait_com
         __builtin_prefetch(plait_eager_entry_at(comm->own, t, slot), 1);
     if (t->bytes <= PLAIT_BESIDE_WORD)
         return;
-    for (size_t at = 0; at < t->bytes; at += PLAIT_LINE)
-        __builtin_prefetch(plait_eager_data_at(comm->own, t, slot) + at, 1);
+    for (uint32_t i = 0, r = t->to.first; i < (t->parts ? t->to.n : 1); i++, r = plait_eager_next(comm, r)) {
+        const uint8_t *part = plait_eager_data_at(comm->own, t, slot) + i * t->part;
+        const size_t bytes = run->o->vform ? t->head + plait_eager_part_in(run, r, &from) : t->part;
+        for (size_t at = 0; at < bytes && at < t->part; at += PLAIT_LINE)
+            __builtin_prefetch(part + at, 1);
+    }
 }
 
 /* Publishes this rank's data. */
@@ -159,9 +165,9 @@ static inline __attribute__((always_inline)) bool try_publish(struct plait_run *
         return false;
     run->single_copy = t->single_copy && may_single_copy(comm, run->o, run->in, run->out);
     publish(run, plait_eager_slot(t, comm->sequence));
+    if (t->turn > 1)
+        prefetch_next(run);
     if (!run->o->vform) {
-        if (t->turn > 1)
-            prefetch_next(comm, t);
         comm->stats.messages += t->to.n;
         comm->stats.bytes_sent += t->to.n * run->o->bytes;
     }
@@ -301,8 +307,8 @@ static inline __attribute__((always_inline)) enum plait_status finish(struct pla
     run->finished = true;
     if (t->from.n == comm->nrank - 1)
         comm->begun = comm->sequence;
-    if (t->turn == 1 && t->to.n > 0 && !run->single_copy && !o->vform)
-        prefetch_next(comm, t);
+    if (t->turn == 1 && t->to.n > 0 && !run->single_copy)
+        prefetch_next(run);
     if (o->geometry.out.nslot > 0 && o->geometry.combines)
         combine(run);
     if (run->by_single_copy) {

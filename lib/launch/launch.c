@@ -108,14 +108,6 @@ static struct plait_ports ports_of(const struct plait_launcher_says *says, const
                           : (struct plait_ports){ (uint16_t)(all.first + hash % (uint64_t)(all.n - NPORT + 1)), NPORT };
 }
 
-static void make_machine_id(const struct plait_launcher_says *says, struct plait_unique_id *out)
-{
-    char job[MOST_TEXT];
-
-    plait_machine_id_make(job, describe(says, job), out);
-    out->bytes[sizeof out->bytes - 1] = PLAIT_ID_LAUNCHED;
-}
-
 static void warn_of_no_secret(const struct plait_launcher_says *says)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
@@ -212,9 +204,11 @@ static enum plait_status find_id(const struct plait_launcher_says *says, const s
 {
     const bool pmi = says->nrank > 1 && strcmp(says->launcher, "mpich") == 0;
     const struct plait_pass_plugin *plugin;
+    char job[MOST_TEXT];
 
     if (!pmi && says->local_nrank == says->nrank) {
-        make_machine_id(says, out);
+        plait_machine_id_make(job, describe(says, job), out);
+        out->bytes[sizeof out->bytes - 1] = PLAIT_ID_LAUNCHED;
         return PLAIT_OK;
     }
     if (!pmi && (getenv("PMIX_RANK") == NULL || strcmp(says->launcher, "torchrun") == 0))
