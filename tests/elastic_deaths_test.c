@@ -87,7 +87,7 @@ static int serve(const struct plan *p, struct plait_elastic *e, uint32_t rank)
     p->board->pull[s] = counts.pull;
     p->board->left[s] = counts.left;
     p->board->served++;
-    plait_elastic_destroy(e); /* its comm may have lost a rank */
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK); /* although its comm may have lost a rank */
     return 0;
 }
 
@@ -271,6 +271,29 @@ static void a_dead_worker_is_counted_and_a_dead_server_named(void **state)
     }
 }
 
+/* The comm of all ranks fails, as it does where a worker has died on another host. */
+static int lose_the_comm(const struct plan *p, struct plait_elastic *e, uint32_t rank)
+{
+    CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+    if (rank == 1)
+        CHECK(plait_comm_abort(e->comm, "a rank of it is dead") == PLAIT_OK);
+    p->board->stage += rank == 1;
+    await_stage(p->board, 1);
+    CHECK(plait_elastic_exchange(e) == PLAIT_OK);
+    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
+    return 0;
+}
+
+static void a_rank_of_the_comm_that_died_is_no_error_of_destroy(void **state)
+{
+    struct plan p = {
+        .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1, .work = lose_the_comm, .board = fresh_board()
+    };
+
+    run(3, 1, join, &p);
+    assert_true(p.board->left[0] == 2 && p.board->died[0] == 0);
+}
+
 /* In ask(), what is needed for the second server is memory that cannot be read. The first has what it got by then. */
 static void die_of_it(int number)
 {
@@ -437,6 +460,7 @@ int main(void)
         cmocka_unit_test(a_stopped_worker_keeps_nobody_waiting),
         cmocka_unit_test(what_a_worker_that_gave_up_had_sent_is_not_applied),
         cmocka_unit_test(a_dead_worker_is_counted_and_a_dead_server_named),
+        cmocka_unit_test(a_rank_of_the_comm_that_died_is_no_error_of_destroy),
         cmocka_unit_test(what_was_sent_to_one_server_is_applied_by_that_one),
         cmocka_unit_test(a_rank_dies_at_any_moment_in_any_mode),
     };

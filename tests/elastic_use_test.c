@@ -55,8 +55,8 @@ static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
     WRONG(count, 0, "count is 0");
     WRONG(period, 0, "period is 0");
     WRONG(beta, -1, "beta is -1");
-    WRONG(beta, 0, "give one");
-    WRONG(rho, 1, "give one");
+    WRONG(beta, 0, "0 if rho is given");
+    WRONG(rho, 1, "0 if rho is given");
     WRONG(rho, (double)NAN, "rho is nan");
     WRONG(lr, -1, "lr is -1");
     WRONG(momentum, 1, "momentum is 1");
@@ -65,12 +65,17 @@ static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
     WRONG(threads, 2, "only hogwild");
 #undef WRONG
     o = good;
+    o.beta = 0;
+    o.rho = 50;
+    o.lr = 0.1;
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && e == NULL && says("the pull, at most 1"));
+    o = good;
     o.algorithm = "nonsense";
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_CONFIG && e == NULL && says("no algorithm 'nonsense'"));
     o = good;
     o.mode = PLAIT_ELASTIC_ASYNC;
     o.nserver = 2;
-    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("at least one must be a worker"));
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("this mode needs a server and a worker"));
     o = good;
     o.mode = PLAIT_ELASTIC_SYNC1;
     o.algorithm = "ring";

@@ -99,7 +99,7 @@ done
 kill -KILL "$(pgrep -P $child | sed -n 2p)"
 wait $child
 [ $? -eq 4 ] || fail "a rank lost: $(tail -3 "$data/kill.out")"
-grep -q 'the steps since the last checkpoint are lost with the rank, and .*step-[0-9]*.safetensors is the last checkpoint; go on with --resume' "$data/kill.out" ||
+grep -q 'the steps since the last checkpoint, .*step-[0-9]*.safetensors, are lost; go on with --resume' "$data/kill.out" ||
     fail "a rank lost: $(tail -3 "$data/kill.out")"
 
 # An error of one rank's GPU in a step is that of the others.

@@ -27,8 +27,8 @@ static _Noreturn void lost(struct run *r)
     if (gone && !checkpoint_newest(r->folder, newest, sizeof newest))
         give_up(ENDING_LOST, "cannot go on: no checkpoint was complete yet");
     if (gone)
-        give_up(ENDING_LOST, "%s lost with the rank, and %s is the last checkpoint; go on with --resume %s",
-                r->elastic != NULL ? "the centre is" : "the steps since the last checkpoint are", newest, r->folder);
+        give_up(ENDING_LOST, "the steps since the last checkpoint, %s, are lost; go on with --resume %s", newest,
+                r->folder);
     if (r->keeper == NULL) /* one rank at a time writes a folder: rank 0, or, when it is lost, the first to come here */
         r->keeper = keeper_create(r->folder, (uint32_t)r->o->keep, &why);
     if (r->keeper == NULL)

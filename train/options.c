@@ -327,7 +327,7 @@ static const struct row rows[] = {
         "elastic averaging in place of synchronous SGD: original, async, async-momentum, hogwild, sync1, sync2, sync3",
         .print = print_elastic, .kept = KEPT),
     NUMBERED("period", period, 1, 1e6, "--elastic: steps between exchanges (1)", .kept = KEPT, .need = &elastic),
-    REALS("beta", beta, 0.001, 1, "--elastic: elasticity times the number of workers (0.9)", .kept = KEPT,
+    REALS("beta", beta, 0.001, 1, "--elastic: the pull times the number of workers (0.9)", .kept = KEPT,
           .need = &elastic),
     NUMBERED("servers", servers, 1, 4096, "--elastic: ranks that hold the centre, in modes that need them (1)",
              .kept = KEPT, .need = &served),

@@ -107,7 +107,7 @@ struct plait_elastic_options {
     size_t count;
     uint32_t period;          /* the first of every `period` exchanges is made, the others do nothing */
     double beta;              /* P times the pull; the authors of EASGD recommend 0.9. 0: use rho */
-    double rho;               /* elasticity: the pull is lr rho. 0: use beta */
+    double rho;               /* elasticity: the pull is lr rho, at most 1. 0: use beta */
     double lr;                /* learning rate, see plait_elastic_set_lr(); 0 if unused */
     double momentum;          /* of plait_elastic_step(): 0 to below 1 */
     enum plait_dtype payload; /* of D_i: PLAIT_FLOAT32, PLAIT_FLOAT16 or PLAIT_BFLOAT16 */

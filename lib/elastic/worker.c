@@ -41,8 +41,8 @@ static enum plait_status make_comms(struct plait_elastic *e)
         const uint32_t worker = e->serves ? (r + server) % n : rank;
         const bool meets = server < e->nserver && worker < e->nworker;
         struct plait_comm *comm;
-        char name[64];
-        snprintf(name, sizeof name, "%.30s: worker %u, server %u", e->name, worker, server);
+        char name[96]; /* the comm keeps 63 bytes */
+        snprintf(name, sizeof name, "%.20s: rank 0 is worker %u, rank 1 server %u", e->name, worker, server);
         status = plait_comm_split(e->comm, meets ? (int)worker : PLAIT_NO_COLOR,
                                   e->serves ? PLAIT_PAIR_SERVER : PLAIT_PAIR_WORKER, name, &comm);
         if (status != PLAIT_OK || !meets)
@@ -141,7 +141,7 @@ static enum plait_status blame(const struct plait_elastic *e, uint32_t server, e
     struct plait_comm *comm = e->ends[server].comm;
     const struct plait_error why = plait_error_of(plait_has_failed(comm) ? plait_comm_status(comm) : status);
 
-    return plait_fail(why.status, "%s: server %u (rank %u) does not answer: %s", e->name, server, e->nworker + server,
+    return plait_fail(why.status, "%s: exchange with server %u (rank %u): %s", e->name, server, e->nworker + server,
                       why.text);
 }
 

@@ -78,7 +78,7 @@ def check(name, what, array, write=False):
     if not array.dtype.isnative:
         raise ArgError(f'{name}: {what} has dtype {array.dtype.str} in foreign byte order; use .astype() first')
     if write and not array.flags.writeable:
-        raise ArgError(f'{name}: {what} is read-only, but the result goes there; give another array as out=')
+        raise ArgError(f'{name}: {what} is read-only, but the result goes there; give an array that can be written')
 
 
 def type_of(name, arrays, dtype):

@@ -193,12 +193,12 @@ class Comm(Caller):
         period        steps between exchanges (1)
         beta          workers times the pull; None (default): 0.9, or with rho, when the pull is lr rho, nothing
         rho, lr       the pull is lr rho; 0.0 (default): beta says it
-        momentum      of "async-momentum" (0.0)
-        payload       what weights travel as: "float32" (default), "float16" or "bfloat16"
+        momentum      of step(); 0.0 (default): none, and 0.9 in "async-momentum"
+        payload       type of the differences to the centre: "float32" (default), "float16" or "bfloat16"
         servers       of the modes that have them, the last ranks of the comm; they call serve(); 0 (default): one
         threads       of a server of "hogwild"; 0 (default): 2
-        reproducible  True: bits that do not depend on algorithm or placement; False (default)
-        algorithm     of the sync modes' collectives; None (default): chosen by the library
+        reproducible  True: bits that do not depend on sync mode, algorithm and slices; False (default)
+        algorithm     of the all-reduce of "sync2" and "sync3"; None (default): chosen by the library
         name          for messages; None (default): "elastic"
         """
         options = _elastic.options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, servers, threads,
