@@ -91,11 +91,29 @@ static int serve(const struct plan *p, struct plait_elastic *e, uint32_t rank)
     return 0;
 }
 
+/* Zeroed weights, in memory that is read in place or, on even ranks, in memory that is not. */
+static float *new_weights(uint32_t rank)
+{
+    void *w = NULL;
+
+    if (rank % 2 == 0)
+        return calloc(COUNT, sizeof(float));
+    return plait_mem_alloc(COUNT * sizeof(float), &w) == PLAIT_OK ? w : NULL;
+}
+
+static void free_weights(uint32_t rank, float *w)
+{
+    if (rank % 2 == 0)
+        free(w);
+    else
+        plait_mem_free(w);
+}
+
 /* A rank of an object whose workers do p->work. A server that is the victim dies when all workers have begun. */
 static int join(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct plan *p = arg;
-    float *w = calloc(COUNT, sizeof *w);
+    float *w = new_weights(rank);
     const struct plait_elastic_options o = options_of(p, w);
     struct plait_elastic *e;
 
@@ -105,7 +123,7 @@ static int join(struct plait_comm **comm, uint32_t rank, void *arg)
         raise(SIGKILL);
     }
     const int failed = rank >= p->nworker ? serve(p, e, rank) : p->work(p, e, rank);
-    free(w);
+    free_weights(rank, w);
     return failed;
 }
 

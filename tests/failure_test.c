@@ -274,7 +274,8 @@ static const struct discord discords[] = {
       .usual = "allreduce:ring",
       .other = "allreduce:binomial" },
     { .text = "the node map (hash) is ", .node = 1 },
-    { .text = "the hash of algorithms (the caller's and those of PLAIT_PLANS) is ", .algorithm = &another_algorithm },
+    { .text = "the hash of algorithms (give all ranks the same PLAIT_PLANS and options.algorithms) is ",
+      .algorithm = &another_algorithm },
 };
 
 /* "is N on rank 0 and M on rank 2" where the text ends */

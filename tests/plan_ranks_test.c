@@ -172,7 +172,7 @@ static int create_with_setting(struct plait_comm **comm, uint32_t rank, void *ar
 
     setenv("PLAIT_PLANS", in_folder(rank == 1 ? arg : "mine.plan"), 1);
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_MISMATCH);
-    CHECK(says("those of PLAIT_PLANS) is ") && says(" on rank 1"));
+    CHECK(says("the hash of algorithms (give all ranks the same PLAIT_PLANS and") && says(" on rank 1"));
     return 0;
 }
 
@@ -184,7 +184,7 @@ static int create_with_option(struct plait_comm **comm, uint32_t rank, void *arg
     CHECK(plait_alg_set_load(in_folder(rank == 1 ? arg : "mine.plan"), &set) == PLAIT_OK);
     o.algorithms = plait_alg_set_list(set);
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_MISMATCH);
-    CHECK(says("comm creation: the hash of algorithms (the caller's and ") && says(" on rank 1"));
+    CHECK(says("comm creation: the hash of algorithms (give all ranks") && says(" on rank 1"));
     plait_alg_set_destroy(set);
     return 0;
 }

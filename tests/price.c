@@ -158,15 +158,15 @@ static inline void arrive(struct plait_comm *comm, struct plait_comm *other)
 
 #define MARK() __asm__ volatile("int3" ::: "memory")
 
-enum what { CALL, START, AGAIN, MESSAGES, PARTS, BLOCK, LARGE, POLL };
+enum what { CALL, AGAIN, MESSAGES, PARTS, BLOCK, LARGE, POLL };
 
-/* Step through one operation, or its start alone, after some. */
+/* Step through one operation, after some. */
 static void count_me(enum what what)
 {
     operation = what == PARTS ? parts : what == BLOCK || what == LARGE ? block : sum;
     length = what == LARGE ? 1024 : 64;
     struct plait_comm *other, *comm = create_alone(&other);
-    struct plait_request *r = what == START || what == AGAIN ? persist(comm) : NULL;
+    struct plait_request *r = what == AGAIN ? persist(comm) : NULL;
     enum plait_status status = PLAIT_OK;
 
     for (unsigned i = 0; i < WARM + COUNTED; i++) {
@@ -181,11 +181,9 @@ static void count_me(enum what what)
         else if (what == MESSAGES)
             exchange(comm);
         else
-            status = what == START ? plait_start(r) : plait_run_again(r);
+            status = plait_run_again(r);
         if (i >= WARM)
             MARK();
-        if (status == PLAIT_OK && what == START)
-            status = plait_wait(&r);
         if (status != PLAIT_OK)
             fail("a persistent operation");
     }
@@ -346,8 +344,8 @@ static int measure(void)
 int main(int argc, char **argv)
 {
     static const char *const names[] = {
-        [CALL] = "call",   [START] = "start", [AGAIN] = "again", [MESSAGES] = "messages",
-        [PARTS] = "parts", [BLOCK] = "block", [LARGE] = "large", [POLL] = "poll"
+        [CALL] = "call",   [AGAIN] = "again", [MESSAGES] = "messages", [PARTS] = "parts",
+        [BLOCK] = "block", [LARGE] = "large", [POLL] = "poll"
     };
     const char *name = argc == 3 ? argv[2] : "call";
 
@@ -356,7 +354,7 @@ int main(int argc, char **argv)
             return count((enum what)i);
     if (argc == 2 && strcmp(argv[1], "time") == 0)
         return measure();
-    fprintf(stderr, "usage: price count [call|start|again|messages|parts|block|large|poll] | time\n");
+    fprintf(stderr, "usage: price count [call|again|messages|parts|block|large|poll] | time\n");
     return 2;
 }
 #endif

@@ -60,7 +60,7 @@
  * for its turn. A worker that dies or leaves only lowers P. Within a host a server reads weights in library memory in
  * place, and the worker the answer; else they are messages. Each server applies its part of an exchange wholly or not
  * at all. It does not wait for the other servers. The last exchange of a worker that dies is applied by the servers
- * that it has told, and whose part of the weights has come. A worker that gives up (its exchange took longer than the
+ * that it has asked, if their part of the weights is there. A worker that gives up (its exchange took longer than the
  * deadline) counts as dead. If a server dies, its part of the centre is lost: an error on all workers that ask it. So
  * is one that does not answer for the comm's deadline. If all workers die the servers still have the centre:
  * plait_elastic_centre().

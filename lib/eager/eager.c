@@ -102,9 +102,9 @@ static void put(const struct plait_comm *comm, const struct plait_eager_plan *t,
 
 /*
  * Prefetches this rank's next slot for writing, if its readers have done with it: sizes repeat, and readers have copies
- * of these cache lines, for whose end each store would wait. The word's line only where nobody polls it yet: all ranks
- * read each other, and this rank's data of this operation has not arrived (turn > 1, see the calls). Inlined, as gcc
- * drops calls of a function that only prefetches.
+ * of these cache lines, for whose end each store would wait. The word's line only where nobody polls it yet: if all
+ * ranks read each other, no rank ends this operation, and begins the next one, before this rank has published its data.
+ * After that (turn == 1) the line stays where it is.
  */
 static inline __attribute__((always_inline)) void prefetch_next(const struct plait_run *run)
 {
@@ -122,8 +122,9 @@ static inline __attribute__((always_inline)) void prefetch_next(const struct pla
         return;
     for (uint32_t i = 0, r = t->to.first; i < (t->parts ? t->to.n : 1); i++, r = plait_eager_next(comm, r)) {
         const uint8_t *part = plait_eager_data_at(comm->own, t, slot) + i * t->part;
-        const size_t bytes = run->o->vform ? t->head + plait_eager_part_in(run, r, &from) : t->part;
-        for (size_t at = 0; at < bytes && at < t->part; at += PLAIT_LINE)
+        const size_t own = run->o->vform ? plait_eager_part_in(run, r, &from) : t->part;
+        const size_t bytes = t->head + (own <= t->room || !run->o->vform ? own : 0); /* a larger block is not here */
+        for (size_t at = 0; at < bytes; at += PLAIT_LINE)
             __builtin_prefetch(part + at, 1);
     }
 }

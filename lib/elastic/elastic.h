@@ -51,9 +51,9 @@ struct plait_extent plait_elastic_part(size_t count, uint32_t n, uint32_t k);
 /*
  * Control message. A worker sets kind, pull and at; a server's answer sets all.
  *
- * `at` is where the sender's weights or answer are to be read in place, as an offset in its arena; 0: a message with
- * them follows. Before a reader uses what it has read, it probes the comm for failures: a sender that gives up fails
- * the comm first, and only then writes that memory again.
+ * `at` is where the sender's weights or answer are to be read in place, as an offset in its arena; 0: they are
+ * messages. Before a reader uses what it has read, it probes the comm for failures: a sender that gives up fails the
+ * comm first, and only then writes that memory again.
  */
 enum plait_message_kind { PLAIT_MESSAGE_EXCHANGE, PLAIT_MESSAGE_READ, PLAIT_MESSAGE_LEAVE };
 struct plait_elastic_message {

@@ -74,7 +74,7 @@ static void apply(struct plait_elastic *e, struct plait_pair_end *end)
  * Read the weights in place. The new centre is formed in the slot: if the worker has not given up meanwhile, the slot
  * becomes the centre, and the old centre the answer. Hogwild's threads share one centre: the weights are copied first.
  */
-static enum plait_status apply_in_place(struct plait_elastic *e, struct plait_pair_end *end)
+static enum plait_status read_and_apply(struct plait_elastic *e, struct plait_pair_end *end)
 {
     const float *w = plait_process_at(end->comm->peers[PLAIT_PAIR_WORKER].process, end->heard.at);
     const bool hogwild = e->options.mode == PLAIT_ELASTIC_HOGWILD;
@@ -100,7 +100,7 @@ static enum plait_status apply_in_place(struct plait_elastic *e, struct plait_pa
 
 /* ---- Workers' messages ------------------------------------------------------------------------------------- */
 
-static void is_gone(struct plait_elastic *e, struct plait_pair_end *end, bool died)
+static void mark_gone(struct plait_elastic *e, struct plait_pair_end *end, bool died)
 {
     end->asks = end->receives = false;
     if (end->gone)
@@ -137,7 +137,7 @@ static void end_turn(struct plait_elastic *e)
 static void end_exchange(struct plait_elastic *e, struct plait_pair_end *end)
 {
     if (answer(e, end, e->options.payload) != PLAIT_OK)
-        is_gone(e, end, true);
+        mark_gone(e, end, true);
     if (e->options.mode == PLAIT_ELASTIC_ORIGINAL) {
         plait_wait(&end->sent);
         end_turn(e);
@@ -152,12 +152,12 @@ static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
     end->asks = false;
     enum plait_status status = plait_wait(&end->sent); /* until the slot is free: the worker has its content */
     if (status == PLAIT_OK && end->heard.at != 0)
-        status = apply_in_place(e, end);
+        status = read_and_apply(e, end);
     else if (status == PLAIT_OK)
         status = plait_recv(end->comm, end->slot, e->own.count, PLAIT_FLOAT32, PLAIT_PAIR_WORKER, &call);
     end->receives = status == PLAIT_OK && end->heard.at == 0;
     if (status != PLAIT_OK)
-        is_gone(e, end, true);
+        mark_gone(e, end, true);
     else if (!end->receives)
         end_exchange(e, end);
 }
@@ -200,12 +200,12 @@ static void hear(struct plait_elastic *e, struct plait_pair_end *end, enum plait
     } else if (status == PLAIT_OK && end->heard.kind == PLAIT_MESSAGE_READ) {
         status = give_centre(e, end);
     } else if (status == PLAIT_OK && end->heard.kind == PLAIT_MESSAGE_LEAVE) {
-        is_gone(e, end, false);
+        mark_gone(e, end, false);
     } else if (status == PLAIT_OK) {
         end->asks = true;
     }
     if (status != PLAIT_OK)
-        is_gone(e, end, true);
+        mark_gone(e, end, true);
     if (e->options.mode == PLAIT_ELASTIC_ORIGINAL)
         take_turns(e);
     else if (end->asks)

@@ -61,7 +61,8 @@ static enum plait_status compare(const struct plait_card *zero, const struct pla
         { "PLAIT_PACE's bandwidth (bytes/s)", zero->pace.bandwidth, c->pace.bandwidth },
         { "PLAIT_HOSTS", zero->hosts, c->hosts },
         { "the node map (hash)", zero->node_hash, c->node_hash },
-        { "the hash of algorithms (the caller's and those of PLAIT_PLANS)", zero->algorithms, c->algorithms },
+        { "the hash of algorithms (give all ranks the same PLAIT_PLANS and options.algorithms)", zero->algorithms,
+          c->algorithms },
     };
     char a[24], b[24];
 

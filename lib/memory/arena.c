@@ -330,6 +330,11 @@ uint64_t plait_arena_offset(const void *p)
     return (uint64_t)((const char *)p - arena.base);
 }
 
+const void *plait_process_at(const struct plait_process *process, uint64_t offset)
+{
+    return (process->base != NULL ? process->base : arena.base) + offset;
+}
+
 /* The child keeps the parent's arena mapped, as the caller's data may lie in it. */
 static void forget_parent(void)
 {

@@ -78,7 +78,7 @@ void plait_arena_hide(struct plait_shown *block);
 /* Is all of [p, p+bytes) in this process's arena? */
 bool plait_arena_contains(const void *p, size_t bytes);
 
-/* Where `p`, which lies in this process's arena, is in it. */
+/* The offset of `p` in this process's arena, where it lies. */
 uint64_t plait_arena_offset(const void *p);
 
 /* ---- Other processes' arenas -------------------------------------------------------------------- */
@@ -86,7 +86,7 @@ uint64_t plait_arena_offset(const void *p);
 /* A process whose arena is mapped here, shared by all comms. */
 struct plait_process {
     struct plait_token token;
-    const char *base; /* read-only mapping; NULL for this process itself: offsets are addresses then */
+    const char *base; /* read-only mapping; NULL for this process itself */
     size_t size;
     int pid, pidfd; /* pidfd: polls readable once the process is dead; -1 for this process */
     unsigned refs;

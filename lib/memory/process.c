@@ -105,15 +105,6 @@ void plait_process_put(struct plait_process *process)
     pthread_mutex_unlock(&lock);
 }
 
-const void *plait_process_at(const struct plait_process *process, uint64_t offset)
-{
-    const struct plait_arena *own;
-
-    if (process->base != NULL)
-        return process->base + offset;
-    return plait_arena_get(&own) == PLAIT_OK ? own->base + offset : NULL;
-}
-
 bool plait_process_dead(const struct plait_process *process)
 {
     struct pollfd p = { .fd = process->pidfd, .events = POLLIN };
