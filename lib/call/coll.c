@@ -114,10 +114,10 @@ static __attribute__((noinline)) ptrdiff_t find_place(const struct plait_comm *c
 
 static inline bool is_alias(const struct plait_comm *comm, const struct plait_args *a)
 {
-    if (a->count == 0 || a->in == NULL || a->out == NULL)
-        return false;
     if (a->coll == PLAIT_ALLREDUCE)
         return a->in == a->out;
+    if (a->count == 0 || a->in == NULL || a->out == NULL)
+        return false;
     const struct plait_op_plan *last = comm->last;
     const bool known = last != NULL && last->count == a->count && plait_same_key(last->key, plait_key(a));
     const ptrdiff_t place = known ? last->place : find_place(comm, a);

@@ -114,11 +114,9 @@ static inline __attribute__((always_inline)) void prefetch_next(const struct pla
     uint32_t reader;
     const char *from;
 
-    if (!is_free(comm, t, comm->sequence + 1, &reader))
-        return;
     if (t->turn > 1 && t->from.n == comm->nrank - 1)
         __builtin_prefetch(plait_eager_entry_at(comm->own, t, slot), 1);
-    if (t->bytes <= PLAIT_BESIDE_WORD)
+    if (t->bytes <= PLAIT_BESIDE_WORD || !is_free(comm, t, comm->sequence + 1, &reader))
         return;
     for (uint32_t i = 0, r = t->to.first; i < (t->parts ? t->to.n : 1); i++, r = plait_eager_next(comm, r)) {
         const uint8_t *part = plait_eager_data_at(comm->own, t, slot) + i * t->part;
