@@ -93,7 +93,7 @@ static const struct option rows[] = {
     OPTION_IN(TEXT, "timeline", "FILE", timeline, "fusion: trace one step, for ui.perfetto.dev"),
     OPTION_TO(PARSED, "layouts", "LIST", NULL, "fusion: " LAYOUT_NAMES "; commas", .parse = parse_layouts),
     OPTION_TO(PARSED, "payload", "TYPE", NULL,
-              "fusion: float, bfloat16, half or both (float, bfloat16); elastic: one (float)",
+              "fusion: float, bfloat16, half or both (float, bfloat16); elastic: the first of them (float)",
               .parse = parse_payload),
     OPTION_TO(PARSED, "gradients", "WHERE", NULL,
               "fusion: where gradients lie: buckets, own (memory of their own) or both (both)",

@@ -55,8 +55,8 @@ static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
     WRONG(count, 0, "count is 0");
     WRONG(period, 0, "period is 0");
     WRONG(beta, -1, "beta is -1");
-    WRONG(beta, 0, "0 if rho is given");
-    WRONG(rho, 1, "0 if rho is given");
+    WRONG(beta, 0, "0 if rho is above 0");
+    WRONG(rho, 1, "0 if rho is above 0");
     WRONG(rho, (double)NAN, "rho is nan");
     WRONG(lr, -1, "lr is -1");
     WRONG(momentum, 1, "momentum is 1");
@@ -75,7 +75,7 @@ static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
     o = good;
     o.mode = PLAIT_ELASTIC_ASYNC;
     o.nserver = 2;
-    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("this mode needs a server and a worker"));
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("a server and a worker"));
     o = good;
     o.mode = PLAIT_ELASTIC_SYNC1;
     o.algorithm = "ring";
@@ -390,6 +390,7 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_elastic_set_lr(e, rank == 1 ? -1 : 0.25) == (rank == 1 ? PLAIT_ERR_ARG : PLAIT_ERR_MISMATCH));
     CHECK(says(rank == 1 ? "lr is -1" : "rank 1 failed: plait_elastic_set_lr: lr is -1"));
     CHECK(plait_elastic_set_lr(e, 0) == PLAIT_ERR_ARG && says("lr is 0"));
+    CHECK(plait_elastic_set_lr(e, 1.5) == PLAIT_ERR_ARG && says("lr rho at most 1"));
     CHECK(plait_elastic_set_lr(e, 0.25) == PLAIT_OK && plait_elastic_exchange(e) == PLAIT_OK);
     CHECK(plait_elastic_destroy(e) == PLAIT_OK);
     return 0;

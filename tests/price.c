@@ -6,10 +6,10 @@
  *
  *   price count    "INSTRUCTIONS CLOCKS CALLS LINES": instructions of one operation, among them entries of the vdso and
  *                  readings of the time stamp counter, system calls, and prefetches for writing; stepped one by one
- *   price count start|again    the same of plait_start(), of plait_run_again()
+ *   price count again          the same of plait_run_again()
  *   price count messages       the same of a group of two messages, one sent and one received by this rank itself
  *   price count parts          the same of an all-to-all-v of an element each
- *   price count block          the same of an all-reduce of 256 bytes
+ *   price count block|large    the same of an all-reduce of 256 or 4096 bytes
  *   price count poll           instructions of one turn of the spin, of an all-reduce that waits
  *   price time     nanoseconds of one operation: alone, and between two processes on processors 0 and 1
  *

@@ -73,7 +73,7 @@ END
 start centre --ranks 2 --elastic sync3 --save-every 2
 until compgen -G "$data/centre/step-*" >/dev/null || ! kill -0 $child; do sleep 0.1; done
 kill -KILL "$(rank 1)"
-ended centre 4 'centre/step-[0-9]*.safetensors is the last checkpoint'
+ended centre 4 'centre/step-[0-9]*.safetensors, are lost; go on with --resume'
 
 # A class that goes away while it is trained on is no class of broken images.
 cp -r "$data/images" "$data/kept"

@@ -192,8 +192,8 @@ PLAIT_API enum plait_status plait_elastic_step(struct plait_elastic *elastic, co
  *
  * Order:  sync modes with rho: collective, and equal on all ranks; else this rank's own
  * Thread: one at a time
- * Errors: PLAIT_ERR_ARG (not finite or not above 0; an exchange is under way), PLAIT_ERR_MISMATCH (two ranks and their
- *         rates, or a rank and its error); the rate is then unchanged
+ * Errors: PLAIT_ERR_ARG (not finite or not above 0; lr rho above 1; an exchange is under way), PLAIT_ERR_MISMATCH (two
+ *         ranks and their rates, or a rank and its error); the rate is then unchanged
  */
 PLAIT_API enum plait_status plait_elastic_set_lr(struct plait_elastic *elastic, double lr);
 

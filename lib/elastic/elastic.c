@@ -52,18 +52,18 @@ static enum plait_status check_numbers(const struct plait_elastic_options *o, ui
         { "mode", "one of PLAIT_ELASTIC_LIST", o->mode, known },
         { "count", "1 to 2^45", (double)o->count, o->count > 0 && o->count <= PLAIT_MOST_BYTES / sizeof(float) },
         { "period", "1 or more", o->period, o->period > 0 },
-        { "beta", "above 0 to 1, and 0 if rho is given", o->beta,
+        { "beta", "above 0 and at most 1, or 0 if rho is above 0", o->beta,
           o->beta >= 0 && o->beta <= 1 && (o->beta > 0) != (o->rho > 0) },
+        { "lr", "0 (not needed) or above; above 0 with rho, as the pull is lr rho", o->lr,
+          o->lr >= 0 && isfinite(o->lr) && (o->lr > 0 || !(o->rho > 0)) },
         { "rho", "0 (beta is given) or above, and lr rho, the pull, at most 1", o->rho,
           o->rho >= 0 && isfinite(o->rho) && !(o->lr * o->rho > 1) },
-        { "lr", "0 (not needed) or above; above 0 with rho, as the pull is lr rho", o->lr,
-          o->lr >= 0 && isfinite(o->lr) && (o->lr > 0 || o->rho == 0) },
         { "momentum", "0 to below 1", o->momentum, o->momentum >= 0 && o->momentum < 1 },
         { "payload", "PLAIT_FLOAT32, PLAIT_FLOAT16 or PLAIT_BFLOAT16", o->payload,
           o->payload == PLAIT_FLOAT32 || o->payload == PLAIT_FLOAT16 || o->payload == PLAIT_BFLOAT16 },
         { "nserver", "0, as this mode has no servers", o->nserver, served || o->nserver == 0 },
-        { "nserver", "below the number of ranks, which is 2 at least: this mode needs a server and a worker",
-          o->nserver, !served || (o->nserver < nrank && nrank > 1) },
+        { "nserver", "below the number of ranks: this mode needs 2 ranks or more, a server and a worker", o->nserver,
+          !served || (o->nserver < nrank && nrank > 1) },
         { "threads", "0 or 1, and only hogwild may have up to 256", o->threads,
           o->threads <= (o->mode == PLAIT_ELASTIC_HOGWILD ? 256 : 1) },
         { "reproducible", "0, as this mode sums nothing", o->reproducible, !served || o->reproducible == 0 },
@@ -361,8 +361,8 @@ enum plait_status plait_elastic_set_lr(struct plait_elastic *e, double lr)
     if (status != PLAIT_OK)
         return status;
     if (!(lr > 0 && isfinite(lr) && lr * e->options.rho <= 1))
-        status =
-            plait_fail(PLAIT_ERR_ARG, "plait_elastic_set_lr: lr is %g; it must be above 0, and lr rho at most 1", lr);
+        status = plait_fail(PLAIT_ERR_ARG,
+                            "plait_elastic_set_lr: lr is %g; it must be finite, above 0, and lr rho at most 1", lr);
     if (e->options.rho > 0 && e->nserver == 0)
         status = plait_all_alike(e->comm, "plait_elastic_set_lr", e->name, describe_lr, &lr, status);
     if (status == PLAIT_OK)

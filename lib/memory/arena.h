@@ -78,7 +78,7 @@ void plait_arena_hide(struct plait_shown *block);
 /* Is all of [p, p+bytes) in this process's arena? */
 bool plait_arena_contains(const void *p, size_t bytes);
 
-/* The offset of `p` in this process's arena, where it lies. */
+/* The offset of `p`, which lies in this process's arena. */
 uint64_t plait_arena_offset(const void *p);
 
 /* ---- Other processes' arenas -------------------------------------------------------------------- */

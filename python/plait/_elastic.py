@@ -19,8 +19,7 @@ def options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, s
     for what, value in ('period', period), ('servers', servers), ('threads', threads):
         if not 0 <= value < 1 << 32:  # ctypes takes what is left of it
             raise ArgError(f'elastic: {what} is {value}; it must be 0 to {(1 << 32) - 1}')
-    kind = lib.plait_dtype_find(_arrays.text('elastic', 'payload', payload)) if isinstance(payload, str) else -1
-    if kind < 0:
+    if payload not in ('float32', 'float16', 'bfloat16'):
         raise ArgError(f'elastic: payload is {payload!r}; use float32, float16 or bfloat16')
     if weights is not None:
         _arrays.check('elastic', 'weights', weights, write=True)
@@ -34,7 +33,7 @@ def options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, s
     return ElasticOptions(
         ctypes.sizeof(ElasticOptions), _arrays.text('elastic', 'name', name), which, _arrays.address(weights), count,
         period, (0 if rho else 0.9) if beta is None else beta, rho, lr, momentum,
-        kind, servers, threads, reproducible,
+        lib.plait_dtype_find(payload.encode()), servers, threads, reproducible,
         _arrays.text('elastic', 'algorithm', algorithm))
 
 
