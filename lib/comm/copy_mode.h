@@ -24,7 +24,7 @@
 
 struct plait_copies {
     struct plait_copy_modes modes[PLAIT_COPY_CLASSES];
-    uint64_t calibrated; /* 0: built in, and `copy` is 0; as wide as `copy`, so that no byte is left over */
+    uint64_t calibrated; /* 0: built in, and `copy` is 0. Of 64 bits, so the struct has no padding */
     double copy; /* bytes/s, of each of two ranks that copy from each other; of the smallest size that was timed */
 };
 

@@ -101,10 +101,10 @@ static void put(const struct plait_comm *comm, const struct plait_eager_plan *t,
 }
 
 /*
- * Prefetches this rank's next slot for writing, if its readers have done with it: sizes repeat, and readers have copies
- * of these cache lines, for whose end each store would wait. The word's line, too, if all ranks
- * read each other and this rank has only just published: no rank ends this operation, and polls the next word, before
- * that data arrives. With large slots the prefetch comes at the end of the operation, when others may poll.
+ * Prefetches this rank's next slot for writing, if its readers have done with it: sizes repeat, and a store would wait
+ * until the readers' copies of its cache line are gone. The word's line, too, if all ranks read each other and this
+ * rank has only just published: no rank ends this operation, and polls the next word, before that data arrives. With
+ * large slots the prefetch comes at the end of the operation, when others may poll.
  */
 static inline __attribute__((always_inline)) void prefetch_next(const struct plait_run *run)
 {
@@ -118,13 +118,13 @@ static inline __attribute__((always_inline)) void prefetch_next(const struct pla
         __builtin_prefetch(plait_eager_entry_at(comm->own, t, slot), 1);
     if (t->bytes <= PLAIT_BESIDE_WORD || !is_free(comm, t, comm->sequence + 1, &reader))
         return;
-    for (uint32_t i = 0, r = t->to.first; i < (t->head > 0 && t->parts ? t->to.n : 1); i++) {
+    const bool vform = run->o->vform;
+    for (uint32_t i = 0, r = t->to.first; i < (vform && t->parts ? t->to.n : 1); i++, r = plait_eager_next(comm, r)) {
         const uint8_t *data = plait_eager_data_at(comm->own, t, slot) + i * t->part;
-        const size_t own = run->o->vform ? plait_eager_part_in(run, r, &from) : t->bytes;
-        const size_t bytes = t->head + (own <= t->room || !run->o->vform ? own : 0); /* a larger block is not here */
-        for (size_t at = 0; at < bytes; at += PLAIT_LINE)
+        const size_t own = vform ? plait_eager_part_in(run, r, &from) : t->bytes;
+        const size_t bytes = vform && own > t->room ? 0 : own; /* the slot has no block of that size */
+        for (size_t at = 0; at < t->head + bytes; at += PLAIT_LINE)
             __builtin_prefetch(data + at, 1);
-        r = plait_eager_next(comm, r);
     }
 }
 

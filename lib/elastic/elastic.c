@@ -133,7 +133,7 @@ static void copy_options(struct plait_elastic *e, const struct plait_elastic_opt
     e->counts.workers = e->nworker;
 }
 
-/* With servers the comm of all ranks has no say in exchanges: that one of them has died is no error here. */
+/* With servers, exchanges do not use the comm of all ranks. So its failure, as by a dead rank, is no error here. */
 static enum plait_status discard(struct plait_elastic *e)
 {
     e->exchanger->leave(e);

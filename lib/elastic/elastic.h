@@ -74,7 +74,7 @@ struct plait_pair_end { /* one end of a worker-server comm; a worker has [nserve
     struct plait_elastic_message said, heard;
     struct plait_extent part; /* the server's part of the vector */
     void *slot;               /* [part.count] floats: received; a server's answer */
-    uint64_t at;              /* worker: of its part of the weights, see above */
+    uint64_t at;              /* worker: of its part of the weights; see the message */
 
     /* Server: */
     uint64_t seen; /* `updates` after its last exchange */
@@ -147,7 +147,7 @@ void plait_elastic_add(const struct plait_kernels *k, enum plait_dtype payload, 
 /* w = w - a (w - c), then c = c + a (s - p c); s is the sum of the weights of p workers. NULL: c stays. */
 void plait_elastic_meet(float *w, float *c, const float *s, size_t n, float a, float p);
 
-/* to = from + a (w - c), the difference rounded as above. `to` may be `from`. */
+/* to = from + a (w - c), the difference rounded as above. `to` may be `from`, or both may be w. */
 void plait_elastic_move(const struct plait_kernels *k, enum plait_dtype payload, float *to, const float *from,
                         const float *w, const float *c, size_t n, float a);
 

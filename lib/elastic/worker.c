@@ -61,7 +61,7 @@ static enum plait_status allocate(struct plait_extent part, void **out)
     return plait_mem_alloc(part.count > 0 ? part.count * sizeof(float) : 1, out);
 }
 
-/* Where the server reads this worker's weights in place; 0: on another host, over a slowed link, not library memory. */
+/* The `at` of messages. 0: the server is on another host, the link is slowed, or the weights are not library memory. */
 static uint64_t place_of(const struct plait_elastic *e, const struct plait_pair_end *end)
 {
     const float *weights = e->weights + end->part.start;
